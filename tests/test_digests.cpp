@@ -2,6 +2,7 @@
 // level of optimisation or under sanitizers has to reach them too. They change only with a deliberate change of
 // arithmetic, whose commit says why.
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <string>
 
 #include "sim/rules/recipe.h"
@@ -9,6 +10,7 @@
 #include "src/files/sha256.h"
 #include "tasks/run.h"
 #include "tasks/text.h"
+#include "tests/support/share.h"
 #include "tests/support/support.h"
 
 using namespace fp4;
@@ -59,6 +61,8 @@ TEST_CASE("each task ends in the same bits whatever compiled it", "[quick]") {
       {"recommender", "nvfp4_te", "121c663849e142f5"},    {"recommender", "mxfp4_sr_rht", "3fed33d3ddee4085"},
   };
   for (const auto& r : rows) {
+    if (test::share() > 1 && &r != rows && r.task == std::string(std::prev(&r)->task))
+      continue;  // a recipe of each task
     INFO(r.task << " " << r.recipe);
     CHECK(tasks::run(small(r.task, r.recipe), 1).digest == r.digest);
   }

@@ -286,7 +286,8 @@ TEST_CASE("batches read from files while training give the same run", "[quick]")
       {{"task", {{"name", "classifier"}, {"images", folder / "images"}, {"labels", folder / "labels"}}},
        {"train", train}});
   const Json lm = tasks::canonical(
-      {{"task", {{"name", "lm"}, {"context", 32}, {"layers", 1}, {"text", folder / "text"}}}, {"train", train}});
+      {{"task", {{"name", "lm"}, {"width", 32}, {"heads", 2}, {"ffn", 48}, {"context", 16}, {"text", folder / "text"}}},
+       {"train", train}});
   for (const Json& config : {classifier, lm}) {
     const std::string digest = tasks::run(config, 1).digest;
     for (const FileReading how : {FileReading::cached, FileReading::cold}) {

@@ -70,7 +70,9 @@ TEST_CASE("a sweep short of memory stores results only, and ends when there is r
                                   sweep(folder / "grid.json", out));
     INFO(kib << " KiB: exit " << result.exit_code << "\n" << result.err);
     if (result.exit_code == 0) continue;
-    CHECK((result.exit_code == 1 || result.exit_code == 127));  // 127: the loader could not map a library
+    // 127: the loader could not map a library. glibc aborts where a thread has no 40 bytes to note a destructor.
+    const bool is_glibc = result.err.find("Fatal glibc error: failed to register TLS destructor") != std::string::npos;
+    CHECK((result.exit_code == 1 || result.exit_code == 127 || (is_glibc && result.exit_code == 134)));
     ++refused;
     if (!fs::exists(out + "/sweep.sqlite") || fs::file_size(out + "/sweep.sqlite") == 0) continue;
     const auto status = run_cli("sweep status " + out + " --json");

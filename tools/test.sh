@@ -18,10 +18,14 @@ stage_build() {
 }
 # Four programs have more cases than need be compared each time (tests/support/share.h): a sixth of them, all with FULL=1.
 # The cases that find the faults of tests/mutants.md run whole. A test that hangs is named and tried once more.
+# Tests wait for files, browsers and one another a seventh of the time: what stage_clang compiles begins beside them.
 stage_test() {
   share=6
   [ -z "${FULL:-}" ] || share=1
+  ahead=
+  case " $stages " in *" clang "*) begin_clang ;; esac
   FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-$share} ctest --preset ci -j "$jobs" --repeat after-timeout:2
+  end_clang
 }
 # clang with AddressSanitizer, UndefinedBehaviorSanitizer and the fuzzer's counters: one build of the folders that arrays
 # and files go through, for both stages. Commands, and tests that read headers of tools/, only with FULL=1. Instrumented,
@@ -35,20 +39,37 @@ configure_clang() {
   cmake --preset clang $all -DFP4_BUILT_SIGNATURE="$signature" >/dev/null
 }
 slow="backends(_edges|_products|_trials)?|diagnosis|dump_kinds|golden(_words)?|gpu_bodies|probe|race(_pool|_tuned)?"
-slow="$slow|sweep_(report|statistics)"
+slow="$slow|sweep_(report|statistics)" commands='^#include "tools/'
+[ -z "${FULL:-}" ] || slow=none commands='^#include "none/'
+targets_of_clang() {
+  (cd tests && grep -lF '[quick]' test_*.cpp | xargs grep -L "$commands" | sed 's/\.cpp$//' | grep -Ev "^test_($slow)$")
+  [ -z "${FULL:-}" ] || echo fp4sim
+}
+targets_of_fuzz() { (cd tests && ls fuzz_*.cpp | sed 's/\.cpp$//'); }
+# In time that nothing else wants. What fails here fails again in stage_clang, and is shown there.
+begin_clang() {
+  command -v clang++ >/dev/null || return 0
+  configure_clang
+  nice -n 19 ninja -C build-clang -j 1 $(targets_of_clang) $(targets_of_fuzz) >/dev/null 2>&1 &
+  ahead=$!
+  trap 'kill "$ahead" 2>/dev/null || true' EXIT
+}
+end_clang() {
+  [ -n "$ahead" ] || return 0
+  kill "$ahead" 2>/dev/null || true
+  wait "$ahead" || true
+  trap - EXIT
+}
 stage_clang() {
   command -v clang++ >/dev/null || { echo "clang: skipped, no clang++"; return 0; }
   configure_clang
-  commands='^#include "tools/'
-  [ -z "${FULL:-}" ] || slow=none commands='^#include "none/'
-  targets=$(cd tests && grep -lF '[quick]' test_*.cpp | xargs grep -L "$commands" | sed 's/\.cpp$//' | grep -Ev "^test_($slow)$")
-  cmake --build --preset clang -j "$jobs" --target ${FULL:+fp4sim} $targets
+  cmake --build --preset clang -j "$jobs" --target $(targets_of_clang)
   FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-72} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
 }
 stage_fuzz() {
   command -v clang++ >/dev/null || { echo "fuzz: skipped, no clang++"; return 0; }
   configure_clang
-  targets=$(cd tests && ls fuzz_*.cpp | sed 's/\.cpp$//')
+  targets=$(targets_of_fuzz)
   cmake --build --preset clang -j "$jobs" --target $targets
   # All at once: each is one process, and four of them share two cores well enough.
   pids=
