@@ -283,6 +283,28 @@ def check_sentencepiece(folder):
     assert entries["tokenizer.ggml.eos_token_id"] == 1
 
 
+def check_added_tokens(folder):
+    """Tokens put before and behind a text: gguf-py/gguf/vocab.py, where tokenizer_config.json has the last word on whether."""
+    bytes_alone = {"type": "ByteLevel"}
+    template = lambda *single: {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}} if t == "A" else {"SpecialToken": {"id": t}} for t in single]}
+    both = lambda *steps: {"type": "Sequence", "processors": list(steps)}
+    own = {"bos_token": "ab", "eos_token": {"content": "<|end|>"}}
+    cases = [(template("ab", "A"), {}, (True, None, 63, None)), (both(bytes_alone, template("ab", "A")), {}, (True, False, 63, None)),
+             (template("!", "A"), {}, (False, None, 63, None)), (template("A"), {}, (None, None, 63, None)),
+             (bytes_alone, {}, (False, False, 63, None)), (bytes_alone, {"add_bos_token": True}, (True, False, 63, None)),
+             (template("ab", "A"), {"add_bos_token": False}, (False, None, 63, None)), (template("!", "A"), {"cls_token": "!"}, (True, None, 63, None)),
+             (template("A", "<|end|>"), {}, (None, True, 63, None)), (template("A", "!"), {}, (None, True, 0, 63))]
+    for i, (processor, settings, expected) in enumerate(cases):
+        source = folder / f"added{i}"
+        write_source(source, KINDS["dense"])
+        (source / "tokenizer.json").write_text(json.dumps({**tokenizer(), "post_processor": processor}))
+        (source / "tokenizer_config.json").write_text(json.dumps({**own, **settings}))
+        run("quantize", source, "--scheme", "ggml_mxfp4", "--out", folder / f"a{i}", "--no-sync")
+        entries, _ = read_gguf(folder / f"a{i}/model.gguf")
+        got = tuple(entries.get(f"tokenizer.ggml.{key}") for key in ("add_bos_token", "add_eos_token", "eos_token_id", "eot_token_id"))
+        assert got == expected and entries["tokenizer.ggml.bos_token_id"] == 62, (processor, settings, got, expected)
+
+
 def check_rotary(folder):
     """Llama 3's scaling of the frequencies (transformers modeling_rope_utils.py) as rope_freqs.weight."""
     kind = KINDS["dense"]
@@ -315,5 +337,6 @@ if __name__ == "__main__":
         check_carried(folder)
         check_complete(folder)
         check_sentencepiece(folder)
+        check_added_tokens(folder)
         check_rotary(folder)
         check_refusals(folder)

@@ -143,6 +143,52 @@ TEST_CASE("without dependence between inputs gptq rounds to nearest, at the reci
   }
 }
 
+TEST_CASE("gptq takes the nearest of a list's codes, under the micro-exponents that a block has", "[quick]") {
+  const std::vector<float> w = normals(4, 10 * 64);
+  std::vector<double> h(64 * 64, 0.0);
+  for (size_t k = 0; k < 64; ++k) h[65 * k] = 1;
+  struct Case {
+    const char* words;
+    uint32_t own_bits;  // of a code, below its micro-exponents
+  };
+  for (const auto& [words, own_bits] :
+       {Case{"nf4", 4}, Case{"razer", 4}, Case{"mxfp4,element=int4", 4}, Case{"hifloat4", 4}, Case{"mx6", 5}}) {
+    INFO(words);
+    QuantizeCall call;
+    call.x = view_of(w.data(), 10, 64);
+    call.spec = quant_spec_from_words(words);
+    Quantized q;
+    reference_backend().quantize(call, q);
+    const auto with_low_bits = [&](uint32_t low) {
+      Quantized other = q;
+      for (int64_t r = 0; r < 10; ++r)
+        for (int64_t k = 0; k < 64; ++k) other.set_code(r, k, q.code(r, k) >> own_bits << own_bits | low);
+      return other;
+    };
+    const auto distances = [&](const Quantized& of) {
+      std::vector<float> y(w.size());
+      reference_backend().dequantize(of, y.data(), 1);
+      for (size_t i = 0; i < y.size(); ++i) y[i] = std::fabs(y[i] - w[i]);
+      return y;
+    };
+    Quantized after = with_low_bits(1);
+    sim::gptq(w.data(), h, 0.01, sim::ColumnOrder::stored, after);
+    CHECK(after.scales == q.scales);
+    const std::vector<float> got = distances(after);
+    std::vector<float> least(w.size(), INFINITY);
+    for (uint32_t low = 0; low < 1u << own_bits; ++low) {
+      const std::vector<float> d = distances(with_low_bits(low));
+      for (size_t i = 0; i < d.size(); ++i)
+        if (d[i] < least[i]) least[i] = d[i];  // a NaN is no number that is near
+    }
+    CHECK(got == least);
+    bool keeps = true;
+    for (int64_t r = 0; r < 10; ++r)
+      for (int64_t k = 0; k < 64; ++k) keeps &= after.code(r, k) >> own_bits == q.code(r, k) >> own_bits;
+    CHECK(keeps);
+  }
+}
+
 TEST_CASE("smoothing factors by hand", "[quick]") {
   // sqrt(4 / 1), sqrt(1 / 4); a channel without inputs or weights stays.
   const std::vector<float> w = {1, -4, 2, 0, -0.5, 1, 1, 0};

@@ -237,28 +237,39 @@ std::optional<std::uint64_t> id_of(const Vocabulary& v, const ordered_json& entr
   return std::nullopt;
 }
 
-// Which of the first and last token post_processor adds.
-void read_template(const ordered_json& tokenizer, const std::string& first, const std::string& last,
-                   std::optional<bool>& adds_first, std::optional<bool>& adds_last) {
-  for (const ordered_json& step : steps_of(tokenizer.value("post_processor", ordered_json()), "processors")) {
-    if (step.value("type", "") == "ByteLevel") {
-      if (!adds_first) adds_first = false;
-      if (!adds_last) adds_last = false;
-    }
-    if (step.value("type", "") != "TemplateProcessing" || !step.contains("single")) continue;
-    const auto name = [](const ordered_json& part) {
-      return part.contains("SpecialToken") ? part["SpecialToken"].value("id", "") : std::string();
-    };
-    const ordered_json& single = step["single"];
-    if (single.size() < 2) continue;
-    adds_first = !first.empty() && name(single.front()) == first;
-    adds_last = !last.empty() && name(single.back()) == last;
-  }
-}
-
 std::string token_text(const ordered_json& entry) {
   if (entry.is_string()) return entry.get<std::string>();
   return entry.is_object() ? entry.value("content", "") : "";
+}
+
+// Whether post_processor puts a token before a text and behind it, and the one behind.
+struct Added {
+  std::optional<bool> first, last;
+  std::string end;
+};
+
+// As llama.cpp's converter reads a template (gguf-py/gguf/vocab.py): its first token counts where it is the one that
+// begins texts. A processor of bytes alone adds none.
+Added added_tokens(const ordered_json& tokenizer, const ordered_json& settings) {
+  Added added;
+  bool has_bytes = false;
+  for (const ordered_json& step : steps_of(tokenizer.value("post_processor", ordered_json()), "processors")) {
+    has_bytes |= step.value("type", "") == "ByteLevel";
+    if (step.value("type", "") != "TemplateProcessing" || !step.contains("single")) continue;
+    const auto name = [](const ordered_json& part) {
+      const ordered_json token = part.is_object() ? part.value("SpecialToken", ordered_json()) : ordered_json();
+      return token.is_object() ? token.value("id", "") : std::string();
+    };
+    const ordered_json& single = step["single"];
+    if (single.size() < 2) continue;
+    if (const std::string first = name(single.front()); !first.empty())
+      added.first = settings.empty() || first == token_text(settings.value("bos_token", ordered_json())) ||
+                    first == token_text(settings.value("cls_token", ordered_json()));
+    if (const std::string last = name(single.back()); !last.empty()) added.last = true, added.end = last;
+  }
+  for (std::optional<bool>* flag : {&added.first, &added.last})
+    if (has_bytes && !*flag) *flag = false;
+  return added;
 }
 
 void put_special(GgufEntries& entries, const Vocabulary& v, const std::string& folder, const ordered_json& tokenizer,
@@ -271,20 +282,25 @@ void put_special(GgufEntries& entries, const Vocabulary& v, const std::string& f
                                          {"eos", "tokenizer.ggml.eos_token_id"},
                                          {"unk", "tokenizer.ggml.unknown_token_id"},
                                          {"pad", "tokenizer.ggml.padding_token_id"}};
+  Added added = added_tokens(tokenizer, settings);
+  // What ends every text ends it for llama.cpp, too; the token of tokenizer_config.json then ends a turn.
+  const ordered_json own_end = settings.value("eos_token", ordered_json());
+  const bool ends_otherwise = !settings.empty() && !added.end.empty() && added.end != token_text(own_end);
   for (const Special& s : specials) {
-    std::optional<std::uint64_t> id = id_of(v, settings.value(fmt::format("{}_token", s.name), ordered_json()));
+    const bool is_end = ends_otherwise && s.name == std::string_view("eos");
+    std::optional<std::uint64_t> id =
+        id_of(v, is_end ? ordered_json(added.end) : settings.value(fmt::format("{}_token", s.name), ordered_json()));
     const auto at = config.find(fmt::format("{}_token_id", s.name));
     if (!id && at != config.end()) {
       const ordered_json& given = at->is_array() && !at->empty() ? at->front() : *at;
       if (given.is_number_unsigned() && given.get<std::uint64_t>() < v.tokens.size()) id = given.get<std::uint64_t>();
     }
     if (id) entries.count(s.key, *id);
+    if (const auto turn = is_end ? id_of(v, own_end) : std::nullopt)
+      entries.count("tokenizer.ggml.eot_token_id", *turn);
   }
-  std::optional<bool> adds_first, adds_last;
-  read_template(tokenizer, token_text(settings.value("bos_token", ordered_json())),
-                token_text(settings.value("eos_token", ordered_json())), adds_first, adds_last);
-  for (const auto& [key, flag] : {std::pair{"add_bos_token", &adds_first}, std::pair{"add_eos_token", &adds_last}}) {
-    if (!*flag && settings.contains(key) && settings[key].is_boolean()) *flag = settings[key].get<bool>();
+  for (const auto& [key, flag] : {std::pair{"add_bos_token", &added.first}, std::pair{"add_eos_token", &added.last}}) {
+    if (settings.contains(key) && settings[key].is_boolean()) *flag = settings[key].get<bool>();
     if (*flag) entries.flag(std::string("tokenizer.ggml.") + key, **flag);
   }
   std::string chat;
