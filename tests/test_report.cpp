@@ -166,7 +166,7 @@ TEST_CASE("a forest plot draws intervals to one scale, in the colour of their ve
     for (size_t i = 0; i <= line; ++i) at = svg.find("<line ", at + 1);
     return svg.substr(svg.find("stroke=", at) + 8, 7);
   };
-  CHECK((colour(3) == "#B34700" && colour(4) == "#0060A0" && colour(5) == "#666666"));
+  CHECK((colour(3) == "#B34700" && colour(4) == "#0060A0" && colour(5) == "#666666" && colour(6) == "#666666"));
   CHECK(attributes(svg, "rect", "width").back() == Approx(unit * 0.5));  // +-delta
 
   // Factors less 1: half of something lies as far from the middle as twice as much.

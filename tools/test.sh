@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything a change has to pass, in stages with their times (17 minutes on 2 idle cores):
 #   setup   missing packages            clang   second compiler and its sanitizers, all but commands: label quick
-#   build   optimised, all warnings     fuzz    the fuzz targets of that build for FUZZ_SECONDS (default 15)
+#   build   optimised, all warnings     fuzz    the fuzz targets of that build for FUZZ_SECONDS (default 10)
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here
 #   arm     the same bits on 64-bit Arm, under qemu: minutes of waiting, so only with FULL=1 or when named
 #   tools/test.sh build test     runs only the named stages
@@ -78,8 +78,8 @@ stage_fuzz() {
     mkdir -p "$corpus"
     seeds=tests/fuzz_corpus/$target  # read, never written
     [ -d "$seeds" ] || seeds=
-    echo "fuzz: $target for ${FUZZ_SECONDS:-15} s"
-    build-clang/tests/"$target" -max_total_time="${FUZZ_SECONDS:-15}" -timeout=120 -rss_limit_mb=2048 -verbosity=0 \
+    echo "fuzz: $target for ${FUZZ_SECONDS:-10} s"
+    build-clang/tests/"$target" -max_total_time="${FUZZ_SECONDS:-10}" -timeout=120 -rss_limit_mb=2048 -verbosity=0 \
       -artifact_prefix="build-clang/" "$corpus" $seeds &
     pids="$pids $!"
   done

@@ -18,7 +18,7 @@ def skip(why):
 
 
 def main():
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium") or shutil.which("chromium-browser")
     if shutil.which("sphinx-build") is None:
         skip("no sphinx-build")
     with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,8 @@
 """Prints which lines ran, by folder, from the counters of g++ below FOLDER:  tools/scripts/coverage.py FOLDER [ROOT]
 
 A line of a header or of a template stands in many objects: it ran where it ran in one of them. Folders are the first two
-words of a path (sim/train), files of tests are left out.
+words of a path (sim/train), files of tests are left out. FOLDER/not_run.txt lists what no test ran: a line for each stretch
+of five lines and more, the longest first.
 """
 import collections
 import json
@@ -31,6 +32,17 @@ for counter in counters:
                 continue
             for line in file["lines"]:
                 ran[name][line["line_number"]] = ran[name].get(line["line_number"], False) or line["count"] > 0
+stretches = []  # (lines, file, first, last)
+for name, lines in ran.items():
+    begun = []
+    for number, did in [*sorted(lines.items()), (0, True)]:
+        if not did:
+            begun.append(number)
+            continue
+        if len(begun) >= 5:
+            stretches.append((len(begun), name, begun[0], begun[-1]))
+        begun = []
+(folder / "not_run.txt").write_text("".join(f"{count:4} {name}:{first}-{last}\n" for count, name, first, last in sorted(stretches, reverse=True)))
 folders = collections.defaultdict(lambda: [0, 0])
 for name, lines in ran.items():
     for place in ("/".join(name.split("/")[:2 if name.count("/") > 1 else 1]), "all"):

@@ -2,8 +2,8 @@
 # Which lines the tests run, by folder: builds everything with g++'s counters in build-coverage/, runs the tests and asks
 # gcov, which comes with g++. Where threads meet a count may be short, which says nothing of whether a line ran. Kernels and
 # the arithmetic in headers are not counted: they would run twenty times as long (tests/mutants.md says what finds their
-# faults). Of long loops a share of the cases runs (tests/support/share.h). It builds for five minutes of two cores; allow
-# an hour for the tests.
+# faults). Of long loops a share of the cases runs (tests/support/share.h). It builds for 5 minutes of two idle cores and
+# tests for 19. Tests that take memory away fail here: the counters cannot do without. tests/coverage.md has the table.
 #   tools/scripts/coverage.sh               tests of the labels quick, train and cli
 #   tools/scripts/coverage.sh 'csv|quant'   those of them whose names match
 set -eu
