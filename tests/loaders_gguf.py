@@ -321,6 +321,16 @@ def check_rotary(folder):
         want = 1 if wave < 16 else 8 if wave > 64 else 1 / ((1 - smooth) / 8 + smooth)
         assert abs(f - want) < 1e-6 * want, (i, f, want)
     assert len(got) == 16
+    for i, (scaling, length) in enumerate((({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}, 32),
+                                           ({"type": "yarn", "factor": 4.0}, 128), ({"rope_type": "linear", "factor": 2.5}, None))):
+        (source / "config.json").write_text(json.dumps({**kind.config, "rope_scaling": scaling}))
+        run("quantize", source, "--scheme", "ggml_mxfp4", "--out", folder / f"r{i}", "--no-sync")
+        entries, tensors = read_gguf(folder / f"r{i}/model.gguf")
+        told = {key.removeprefix("llama.rope.scaling."): v for key, v in entries.items() if ".rope.scaling." in key}
+        expected = {"type": scaling.get("type", scaling.get("rope_type")), "factor": scaling["factor"]} | ({"original_context_length": length} if length else {})
+        assert told == expected and "rope_freqs.weight" not in tensors, told
+    (source / "config.json").write_text(json.dumps({**kind.config, "rope_scaling": {"rope_type": "linear"}}))
+    assert "no factor" in run("quantize", source, "--scheme", "ggml_mxfp4", "--out", folder / "no", code=2)
 
 
 if __name__ == "__main__":

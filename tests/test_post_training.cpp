@@ -151,12 +151,13 @@ TEST_CASE("gptq takes the nearest of a list's codes, under the micro-exponents t
     const char* words;
     uint32_t own_bits;  // of a code, below its micro-exponents
   };
-  for (const auto& [words, own_bits] :
+  for (const Case& c :
        {Case{"nf4", 4}, Case{"razer", 4}, Case{"mxfp4,element=int4", 4}, Case{"hifloat4", 4}, Case{"mx6", 5}}) {
-    INFO(words);
+    const uint32_t own_bits = c.own_bits;
+    INFO(c.words);
     QuantizeCall call;
     call.x = view_of(w.data(), 10, 64);
-    call.spec = quant_spec_from_words(words);
+    call.spec = quant_spec_from_words(c.words);
     Quantized q;
     reference_backend().quantize(call, q);
     const auto with_low_bits = [&](uint32_t low) {

@@ -58,6 +58,31 @@ TEST_CASE("sweep run --json prints one JSON object", "[cli]") {
   CHECK(again["done"] == 0);
 }
 
+TEST_CASE("runs that are seen in other folders are not done again, and are merged afterwards", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "grid.json", grid_text("g"));
+  const std::string run = sweep(folder / "grid.json", folder / "mine");
+  REQUIRE(run_cli(sweep(folder / "grid.json", folder / "half") + " --shard 1/2").exit_code == 0);
+  const auto rest = run_cli(run + " --seen " + folder / "half" + " --seen " + folder / "nowhere");
+  CHECK(rest.exit_code == 0);
+  CHECK_THAT(rest.out, Contains("6 runs, 3 here or seen before, 3 done now") && !Contains("fp4sim pareto"));
+  const size_t note = rest.err.find("not used: " + folder / "nowhere");
+  CHECK(note != std::string::npos);
+  CHECK(rest.err.find("not used: ", note + 1) == std::string::npos);  // once, however many stages ask
+  const std::string next = rest.out.substr(rest.out.find("next: fp4sim ") + 13);
+  CHECK(next.starts_with("sweep merge " + folder / "mine" + " " + folder / "half"));
+  CHECK(run_cli("sweep status " + folder / "mine" + " --complete").exit_code == 1);
+  REQUIRE(run_cli("sweep merge " + folder / "mine" + " " + folder / "half" + " --out " + folder / "all").exit_code ==
+          0);
+  CHECK(run_cli("sweep status " + folder / "all" + " --complete").exit_code == 0);
+  const auto table = [](const std::string& of) {
+    Json rows = Json::parse(run_cli("table " + of + " --json --references").out)["rows"];
+    for (Json& row : rows) row.erase("seconds");
+    return rows;
+  };
+  CHECK(table(folder / "all") == table(finished()));
+}
+
 TEST_CASE("a sweep short of memory stores results only, and ends when there is room", "[cli]") {
   const TemporaryFolder folder;
   write_text(folder / "grid.json", grid_text("g"));

@@ -13,7 +13,7 @@ namespace {
 
 using Key = std::pair<std::string, uint64_t>;
 
-std::vector<RunRecord> known_runs(const Store& store, const SweepOptions& options) {
+std::vector<RunRecord> known_runs(const Store& store, const SweepOptions& options, std::set<std::string>& told) {
   std::vector<RunRecord> runs = store.runs();
   for (const std::filesystem::path& folder : options.seen) {
     // A store that its writer left half-made says nothing; its runs are done again.
@@ -23,7 +23,7 @@ std::vector<RunRecord> known_runs(const Store& store, const SweepOptions& option
       std::vector<RunRecord> theirs = other.runs();
       runs.insert(runs.end(), std::make_move_iterator(theirs.begin()), std::make_move_iterator(theirs.end()));
     } catch (const Error& error) {
-      if (options.note) options.note(std::string("not used: ") + error.what());
+      if (options.note && told.insert(error.what()).second) options.note(std::string("not used: ") + error.what());
     }
   }
   return runs;
@@ -89,11 +89,12 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
   set_grid(planner, store);
   SweepOutcome outcome;
   std::set<Key> counted;
+  std::set<std::string> told;
   for (size_t i = 0; i < planner.stages(); ++i) {
-    std::vector<RunRecord> runs = known_runs(store, options);
+    std::vector<RunRecord> runs = known_runs(store, options, told);
     Stage stage = planner.stage(i, runs);
     const Planner::Contents contents = planner.contents();
-    if (store.put_plan(contents.axes, contents.configs, contents.points) > 0) runs = known_runs(store, options);
+    if (store.put_plan(contents.axes, contents.configs, contents.points) > 0) runs = known_runs(store, options, told);
     std::map<Key, Role> roles;
     for (const RunRecord& run : runs) roles[{run.hash, run.seed}] = run.role;
     for (const Job& job : stage.jobs) {
@@ -122,7 +123,7 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
       outcome.interrupted = progress.done < missing.size();
       if (outcome.interrupted) return outcome;
     }
-    const std::vector<RunRecord> now = known_runs(store, options);
+    const std::vector<RunRecord> now = known_runs(store, options, told);
     outcome.failed += failed_jobs(share, now);
     const size_t elsewhere = missing_jobs(stage, now).size();
     if (elsewhere > 0 && i + 1 < planner.stages()) {

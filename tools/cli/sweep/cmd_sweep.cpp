@@ -1,6 +1,7 @@
 // `fp4sim sweep run | status | merge | check | export | import`: experiments of many runs that survive whatever happens
 // to the process.
 #include <fmt/core.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -155,13 +156,15 @@ void print_outcome(const RunOptions& o, const fs::path& out, const sweeps::Store
                        {"signature", store.identity().signature},
                        {"train_signatures", store.identity().train_signatures}});
   }
-  fmt::print("{}: {} runs, {} here before, {} done now in {}{}{}\n", out.string(), outcome.wanted, outcome.present,
-             outcome.progress.done, duration(outcome.progress.seconds),
+  fmt::print("{}: {} runs, {} here {}before, {} done now in {}{}{}\n", out.string(), outcome.wanted, outcome.present,
+             o.seen.empty() ? "" : "or seen ", outcome.progress.done, duration(outcome.progress.seconds),
              outcome.progress.diverged > 0 ? fmt::format(", {} diverged", outcome.progress.diverged) : "",
              outcome.failed > 0 ? fmt::format(", {} failed", outcome.failed) : "");
   if (outcome.interrupted) return;
   if (!outcome.waiting.empty()) {
     fmt::print("{}\n", outcome.waiting);
+  } else if (!o.seen.empty()) {  // what was seen stays where it is
+    fmt::print("next: fp4sim sweep merge {} {} --out FOLDER\n", out.string(), fmt::join(o.seen, " "));
   } else if (!sharded && outcome.failed == 0) {
     fmt::print("next: fp4sim pareto {0}; fp4sim table {0};\n      fp4sim report {0} --out report.html\n", out.string());
   }
