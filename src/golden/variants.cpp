@@ -18,17 +18,18 @@ std::string word_of(const Json& value) {
 // Every legal change of one field of the spec.
 std::vector<NamedKernel> spec_changes(const Kernel& base) {
   std::vector<NamedKernel> out;
-  const auto with = [&](const std::string& field, const Json& value) {
+  const QuantSpec own = canonical(base.a);
+  const auto with_field = [&](const SpecField<QuantSpec>& field, const Json& value) {
     Kernel k = base;
     try {
-      set_quant(k.a, {{field, value}}, "variant");
-      set_quant(k.b, {{field, value}}, "variant");
+      field.set(k.a, {value, field.name});
+      field.set(k.b, {value, field.name});
     } catch (const Error&) {
       return;
     }
-    if (!invalid_reason(k.a).empty() || !invalid_reason(k.b).empty() || canonical(k.a) == canonical(base.a)) return;
-    const std::string change = field + "=" + word_of(value);
-    out.push_back({change, "the kernel does " + change + " instead of " + word_of(to_json(base.a)[field]), k});
+    if (!invalid_reason(k.a).empty() || !invalid_reason(k.b).empty() || canonical(k.a) == own) return;
+    const std::string change = field.name + ("=" + word_of(value));
+    out.push_back({change, "the kernel does " + change + " instead of " + word_of(field.get(base.a)), k});
   };
   for (const auto& field : quant_fields()) {
     if (field.words == nullptr || std::string(field.name) == "ragged") continue;
@@ -37,9 +38,13 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
     for (const std::string& word : field.words()) {
       const ElementInfo* listed = std::string(field.name) == "element" ? find_row(element_table, word) : nullptr;
       if (listed != nullptr && listed->format.is_grid() && listed->format.code_bits() != 4) continue;
-      with(field.name, word);
+      with_field(field, word);
     }
   }
+  const auto with = [&](std::string_view name, const Json& value) {
+    for (const auto& field : quant_fields())
+      if (field.name == name) with_field(field, value);
+  };
   if (base.a.has_scale()) {
     for (const int size : block_sizes) {
       with("block", size);
