@@ -9,12 +9,13 @@
 set -eu
 cd "$(dirname "$0")/../.."
 folder=build-coverage jobs=${JOBS:-$(nproc)}
+rm -rf "$folder"  # objects of two builds would not fit one another's counters
 cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=40 \
   -DFP4_TEST_BATCHES=ON "-DFP4_TEST_LABEL=quick|train|cli" \
   -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG --coverage '-fprofile-exclude-files=.*/(include/fp4|src/cpu|sim/kernels|src/gpu)/.*'" >"$folder.log" ||
   { cat "$folder.log"; exit 1; }
 ninja -C "$folder" -j "$jobs"
-find "$folder" -name '*.gcda' -delete
+find "$folder" -name '*.gcda' -delete  # of programs that the build runs
 # A test that fails has run its lines all the same; its name is printed.
 FP4_TEST_SHARE=12 FP4_TEST_SHARE_LARGE=72 ctest --test-dir "$folder" -L '^(quick|train|cli)$' -R "${1:-.}" -j "$jobs" --output-on-failure || echo "coverage.sh: see above for tests that failed" >&2
 exec tools/scripts/coverage.py "$folder"
