@@ -57,7 +57,7 @@ libdnnl-dev          | test  | -        | yardstick of the benchmarks
 g++-aarch64-linux-gnu | test | aarch64-linux-gnu-g++ | the same bits on 64-bit Arm
 qemu-user-static     | test  | qemu-aarch64-static | runs them here
 iproute2             | test  | tc       | slow links between processes
-chromium-headless-shell | test | chromium-headless-shell | the report in a browser
+chromium-headless-shell | test | chromium | the report in a browser
 python3-sphinx       | test  | sphinx-build | the site of all pages
 python3-myst-parser  | test  | -        | reads Markdown for it
 python3-sphinx-copybutton | test | -     | copies its code by a click
