@@ -227,19 +227,17 @@ void add_token(Vocabulary& v, std::uint64_t id, const ordered_json& entry, std::
   v.set(id, {std::move(text), -1000, kind}, limit, path);
 }
 
+std::string token_text(const ordered_json& entry) {
+  if (entry.is_string()) return entry.get<std::string>();
+  return entry.is_object() ? entry.value("content", "") : "";
+}
+
 std::optional<std::uint64_t> id_of(const Vocabulary& v, const ordered_json& entry) {
-  std::string text;
-  if (entry.is_string()) text = entry.get<std::string>();
-  if (entry.is_object()) text = entry.value("content", "");
+  const std::string text = token_text(entry);
   if (text.empty()) return std::nullopt;
   for (size_t i = 0; i < v.tokens.size(); ++i)
     if (v.tokens[i].text == text && v.tokens[i].kind != unused) return i;
   return std::nullopt;
-}
-
-std::string token_text(const ordered_json& entry) {
-  if (entry.is_string()) return entry.get<std::string>();
-  return entry.is_object() ? entry.value("content", "") : "";
 }
 
 // Whether post_processor puts a token before a text and behind it, and the one behind.

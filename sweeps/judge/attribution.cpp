@@ -142,8 +142,8 @@ class Attribution {
       p.push_back(config->record.probability);
     }
     std::vector<double> means;
-    for (const std::vector<double>& at_seed : y)
-      if (!p.empty()) means.push_back(hajek(at_seed, p).mean);
+    if (p.empty()) return means;
+    for (const std::vector<double>& at_seed : y) means.push_back(hajek(at_seed, p).mean);
     return means;
   }
 

@@ -1,6 +1,5 @@
 // `fp4sim sweep run | status | merge | check | export | import`: experiments of many runs that survive whatever happens
 // to the process.
-#include <fmt/core.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
