@@ -135,7 +135,7 @@ TEST_CASE("a report of a ladder has the advice that `fp4sim advise` gives, on ev
       REQUIRE(at < input.advice.size());
       const auto& shown = input.advice[at++];
       INFO(chip << " " << row.dump());
-      CHECK(shown.recipe == row["recipe"]);
+      CHECK(shown.recipe == row["recipe"].get<std::string>());
       CHECK(shown.cost.mean == row["cost"].get<double>());
       CHECK(shown.cost.low == row["cost_interval"][0].get<double>());
       CHECK(shown.cost.high == row["cost_interval"][1].get<double>());

@@ -57,6 +57,7 @@ libdnnl-dev          | test  | -        | yardstick of the benchmarks
 g++-aarch64-linux-gnu | test | aarch64-linux-gnu-g++ | the same bits on 64-bit Arm
 qemu-user-static     | test  | qemu-aarch64-static | runs them here
 iproute2             | test  | tc       | slow links between processes
+mmdebstrap           | test  | mmdebstrap | a bare Debian 13 to build and test in
 chromium-headless-shell | test | chromium | the report in a browser
 python3-sphinx       | test  | sphinx-build | the site of all pages
 python3-myst-parser  | test  | -        | reads Markdown for it

@@ -4,11 +4,12 @@
 #   build   optimised, all warnings     fuzz    the fuzz targets of that build for FUZZ_SECONDS (default 10)
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here
 #   arm     the same bits on 64-bit Arm, under qemu: minutes of waiting, so only with FULL=1 or when named
+#   debian13  build and test in a bare Debian 13 that mmdebstrap unpacks below ~/.cache, as root: as seldom as arm
 #   tools/test.sh build test     runs only the named stages
 #   FULL=1 tools/test.sh clang gpu     every test, every device (some share the code of others)
 set -eu
 cd "$(dirname "$0")/.."
-stages=${*:-setup build test clang fuzz gpu${FULL:+ arm}}
+stages=${*:-setup build test clang fuzz gpu${FULL:+ arm debian13}}
 jobs=${JOBS:-$(nproc)}
 
 stage_setup() { tools/setup.sh; }
@@ -100,12 +101,16 @@ stage_arm() {
   cmake --build build-aarch64 -j "$jobs"
   ctest --test-dir build-aarch64 --output-on-failure -j "$jobs"
 }
+stage_debian13() {
+  command -v mmdebstrap >/dev/null || { echo "debian13: skipped, no mmdebstrap"; return 0; }
+  LABELS='quick|train|cli' JOBS=$jobs tools/scripts/portability.sh trixie "${XDG_CACHE_HOME:-$HOME/.cache}/fp4sim"
+}
 
 for stage in $stages; do
   case $stage in
-    setup|build|test|clang|fuzz|gpu|arm) ;;
+    setup|build|test|clang|fuzz|gpu|arm|debian13) ;;
     -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' tools/test.sh; exit 0 ;;
-    *) echo "test.sh: unknown word '$stage'; accepted: --help, setup, build, test, clang, fuzz, gpu, arm" >&2; exit 2 ;;
+    *) echo "test.sh: unknown word '$stage'; accepted: --help, setup, build, test, clang, fuzz, gpu, arm, debian13" >&2; exit 2 ;;
   esac
 done
 summary=
@@ -114,7 +119,7 @@ for stage in $stages; do
   echo "=== $stage"
   begin=$(date +%s)
   stage_"$stage"
-  summary="$summary$(printf '\n%-6s %5d s' "$stage" $(($(date +%s) - begin)))"
+  summary="$summary$(printf '\n%-8s %5d s' "$stage" $(($(date +%s) - begin)))"
 done
 echo "=== passed$summary"
-printf '%-6s %5d s\n' total $(($(date +%s) - total))
+printf '%-8s %5d s\n' total $(($(date +%s) - total))

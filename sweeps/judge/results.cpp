@@ -36,7 +36,8 @@ Grid grid_of_texts(const std::string& text, const std::string& recipes, const st
   if (recipes.empty()) return grid;
   const std::string recipe_place = place + ": recipes";
   const Json by_word = parse_json(recipes, recipe_place);
-  for (const auto& [word, recipe] : JsonReader(by_word, recipe_place).object().items()) grid.recipes[word] = recipe;
+  const JsonReader words(by_word, recipe_place);
+  for (const auto& [word, recipe] : words.object().items()) grid.recipes[word] = recipe;
   return grid;
 }
 
