@@ -1,8 +1,6 @@
 // libFuzzer: arbitrary bytes as a .gguf, as they are and as what follows the magic number, version and counts of a good
 // one. What can be listed is read: metadata, entries, and the first rows of each tensor. Only fp4::Error may come out.
 #include "src/files/gguf.h"
-#include "src/files/gguf_entries.h"
-#include "src/model/gguf_names.h"
 #include "tests/fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
@@ -14,7 +12,7 @@ void read_gguf(std::vector<std::uint8_t> file) {
   try {
     fp4::is_gguf(bytes);
     fp4::metadata_of(bytes);
-    fp4::GgufEntries(bytes).metadata();
+    fp4::entries_of(bytes);
   } catch (const fp4::Error&) {
   }
   try {

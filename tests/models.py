@@ -185,7 +185,6 @@ def check_gguf_written(folder):
     steps, k = struct.pack("<3i", 7, 8, 9), bytes(rng.integers(0, 256, 210, dtype=np.uint8))
     gguf(folder / "m.gguf", {"blk.0.up.weight": (0, (6, 128), x.tobytes()), "blk.0.k.weight": (14, (1, 256), k),
                              "blk.0.norm.weight": (0, (5,), x[0, :5].tobytes()), "steps": (26, (3,), steps)})
-    save(folder / "m.safetensors", {"l.up.weight": ("BF16", bf16(x)), "l.norm.weight": ("F32", x[0])})
     np.save(folder / "x.npy", x)
     np.save(folder / "b.npy", floats(("BF16", bf16(x))))
 
@@ -220,16 +219,42 @@ def check_gguf_written(folder):
     assert (kind, shape) == (0, (1,))
     assert np.array_equal(nvfp4(got["blk.0.up.weight"][2], np.frombuffer(raw, np.float32)[0]), alone("x.npy", "nvfp4"))
     run("dequantize", folder / "out", "--out", folder / "back", "--force", "--no-sync", "--tensors", "blk.0.up.weight", code=2)  # Q6_K
-    got, head = written("m.safetensors", "--scheme", "ggml_mxfp4")
-    assert b"general.architecture" in head
-    assert got["l.norm.weight"] == (0, (128,), x[0].tobytes())
-    assert np.array_equal(mxfp4(got["l.up.weight"][2]), alone("b.npy", "ggml_mxfp4"))
+    gguf(folder / "m.gguf", {"blk.0.up.weight": (30, (6, 128), bf16(x).tobytes()), "blk.0.norm.weight": (0, (128,), x[0].tobytes())})
+    got, _ = written("m.gguf", "--scheme", "ggml_mxfp4")
+    assert got["blk.0.norm.weight"] == (0, (128,), x[0].tobytes())
+    assert np.array_equal(mxfp4(got["blk.0.up.weight"][2]), alone("b.npy", "ggml_mxfp4"))
     run("dequantize", folder / "out", "--out", folder / "back", "--force", "--no-sync")
     back = load(folder / "back/m.safetensors")
-    assert np.array_equal(floats(back["l.up.weight"]).view(np.uint32), alone("b.npy", "ggml_mxfp4"))
-    save(folder / "w.safetensors", {"l.up.weight": ("F32", x[:, :96])})
-    error = run("quantize", folder / "w.safetensors", "--scheme", "ggml_nvfp4", "--out", folder / "w", code=2)
+    assert np.array_equal(floats(back["blk.0.up.weight"]).view(np.uint32), alone("b.npy", "ggml_mxfp4"))
+    gguf(folder / "w.gguf", {"blk.0.up.weight": (0, (6, 96), x[:, :96].tobytes())})
+    error = run("quantize", folder / "w.gguf", "--scheme", "ggml_nvfp4", "--out", folder / "w", code=2)
     assert "96 columns" in error and "64" in error, error
+
+
+def check_gguf_source(folder):
+    """FP4 in GGUF is made of GGUF; what makes one of something else is said, with both commands."""
+    x = rng.standard_normal((6, 128)).astype(np.float32)
+    save(folder / "a.safetensors", {"l.up.weight": ("F32", x)})
+    gguf(folder / "b.gguf", {"blk.0.up.weight": (0, (6, 128), x.tobytes())})
+    for source in (folder / "a.safetensors", folder):
+        for scheme, word in (("ggml_mxfp4", "MXFP4_MOE"), ("ggml_nvfp4", "NVFP4")):
+            error = run("quantize", source, "--scheme", scheme, "--out", folder / "no", code=2)
+            for told in ("a.safetensors", "convert_hf_to_gguf.py", f"--scheme {scheme} --out", "llama-quantize m.gguf OUT.gguf " + word):
+                assert told in error, (told, error)
+            assert not (folder / "no").exists() and len(error.splitlines()) == 1, error
+    # llama.cpp's graphs of Gemma 2 and Qwen2 have no use for a factor of a tensor: none is written for them.
+    for name, refused in (("gemma2", True), ("qwen2", True), ("qwen3", False), ("llama", False)):
+        gguf(folder / "c.gguf", {"blk.0.up.weight": (0, (6, 128), x.tobytes())}, architecture=name)
+        words = ("quantize", folder / "c.gguf", "--scheme", "ggml_nvfp4")
+        run(*words, "--out", folder / name, "--no-sync")
+        assert not [n for n in load_gguf(folder / name / "c.gguf")[0] if n.endswith(".scale")]
+        for spec in ("nvfp4", "vllm_nvfp4"):
+            if refused:
+                error = run(*words, "--spec", spec, "--out", folder / "no", code=2)
+                assert "has a factor" in error and name in error and "tensor_scale=none" in error and not (folder / "no").exists(), error
+            else:
+                run(*words, "--spec", spec, "--out", folder / name, "--no-sync", "--force")
+                assert "blk.0.up.scale" in load_gguf(folder / name / "c.gguf")[0]
 
 
 def check_refusals(folder):
@@ -269,7 +294,7 @@ def check_memory(folder):
         assert peak < 40_000, (words, peak)
 
 with tempfile.TemporaryDirectory() as name:
-    for check in (check_schemes, check_any_bytes, check_gguf, check_gguf_written, check_refusals, check_memory):
+    for check in (check_schemes, check_any_bytes, check_gguf, check_gguf_written, check_gguf_source, check_refusals, check_memory):
         folder = pathlib.Path(name) / check.__name__
         folder.mkdir()
         check(folder)

@@ -1,4 +1,4 @@
-// Folders of whole models are held to the rules of the engines that load them (loaders.py, loaders_gguf.py).
+// Folders of whole models are held to the rules of the engines that load them (loaders.py).
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
@@ -18,5 +18,3 @@ void run_python(const std::string& script) {
 }  // namespace
 
 TEST_CASE("folders are what their schemes' engines load", "[cli]") { run_python("loaders.py"); }
-
-TEST_CASE("GGUFs of folders are what llama.cpp loads", "[cli]") { run_python("loaders_gguf.py"); }

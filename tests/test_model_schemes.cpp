@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "fp4/presets.h"
+#include "src/files/gguf_writer.h"
 #include "src/files/output.h"
 #include "src/files/tensor_writer.h"
 #include "src/model/decode.h"
@@ -59,9 +60,16 @@ struct Weights {
     Shape shape = {48, 128};
     if (scheme == "deepseek_mxfp4") name = "l.experts.0.up_proj.weight";
     if (scheme == "gpt_oss_mxfp4") name = "l.experts.down_proj", shape = {1, 128, 48};
-    SafetensorsWriter writer(path, {{name, Dtype::f32, shape}});
-    writer.write(x.data(), x.size() * sizeof(float));
-    writer.commit();
+    const auto fill = [&](auto&& writer) {
+      writer.write(x.data(), x.size() * sizeof(float));
+      writer.commit();
+    };
+    if (scheme.starts_with("ggml")) {
+      path = folder / "m.gguf";
+      fill(GgufWriter(path, {}, {{name, &gguf_type_of("test", Dtype::f32), shape, 0, 0}}, true));
+    } else {
+      fill(SafetensorsWriter(path, {{name, Dtype::f32, shape}}));
+    }
   }
   std::string path, name = "l.up_proj.weight";
   std::vector<float> x;
@@ -105,11 +113,11 @@ TEST_CASE("every scheme with every preset decodes within its reported error or i
 
 TEST_CASE("a factor that is written with another meaning is caught before anything is kept", "[cli]") {
   const test::TemporaryFolder folder;
-  const Weights source(folder);
   int flipped = 0;
   for (const CheckpointScheme& scheme : checkpoint_schemes)
     for (const Factor meaning : {Factor::direct, Factor::reciprocal, Factor::amax}) {
       if (scheme.meaning == Factor::one || scheme.meaning == meaning) continue;
+      const Weights source(folder, scheme.name);
       CheckpointScheme wrong = scheme;
       wrong.meaning = meaning;
       ModelJob job;

@@ -23,15 +23,6 @@ std::uint64_t rounded_up(std::uint64_t n, std::uint64_t step) { return (n + step
 
 }  // namespace
 
-GgufMetadata plain_metadata() {
-  GgufMetadata m;
-  put(m.entries, std::string("general.architecture"));
-  put(m.entries, 8, 4);  // a text
-  put(m.entries, std::string("unknown"));
-  m.count = 1;
-  return m;
-}
-
 GgufMetadata with_file_type(GgufMetadata m, GgufValues values) {
   constexpr std::uint64_t mostly_mxfp4_moe = 38, mostly_nvfp4 = 39, quantization_version = 2;
   constexpr unsigned u32 = 4;

@@ -9,9 +9,6 @@
 
 namespace fp4 {
 
-// The entry "general.architecture" alone, for a model that had no metadata.
-GgufMetadata plain_metadata();
-
 // The same entries with the general.file_type of a model whose matrices are MXFP4 or NVFP4 (llama.h, enum llama_ftype),
 // and the general.quantization_version of ggml.h, which loaders of quantised files ask for.
 GgufMetadata with_file_type(GgufMetadata metadata, GgufValues values);

@@ -24,6 +24,8 @@ void check_patterns(const char* option, const std::vector<std::string>& patterns
       throw Error(fmt::format("{}: no tensor of the model is called '{}'; `fp4sim inspect` lists them", option, p));
 }
 
+bool is_fp4(const Plan& plan) { return plan.way == Way::quantise || plan.way == Way::carry; }
+
 bool is_block_type(const ModelTensor& t) {
   return t.parts.front().gguf != nullptr && t.parts.front().gguf->values != GgufValues::plain;
 }
@@ -119,11 +121,9 @@ std::vector<const GgufType*> gguf_types_of(const ModelJob& job, const Plan& plan
     if (plan.infos[i].shape.size() > most_axes)
       throw Error(fmt::format("{}: shape {}; ggml reads tensors of up to {} axes", place,
                               shape_text(plan.infos[i].shape), most_axes));
-    const bool is_block = (plan.way == Way::quantise || plan.way == Way::carry) && i == 0;
-    const GgufType* kept = plan.way == Way::copy ? plan.tensor->parts[i].gguf : nullptr;
-    types.push_back(is_block          ? &gguf_type_of(job.scheme->gguf)
-                    : kept != nullptr ? kept
-                                      : &gguf_type_of(place, plan.infos[i].dtype));
+    types.push_back(!is_fp4(plan) ? plan.tensor->parts[i].gguf
+                    : i == 0      ? &gguf_type_of(job.scheme->gguf)
+                                  : &gguf_type_of(place, plan.infos[i].dtype));
   }
   return types;
 }
@@ -156,8 +156,6 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
               Error::failed);
 }
 
-bool is_fp4(const Plan& plan) { return plan.way == Way::quantise || plan.way == Way::carry; }
-
 // Error for tensors that the scheme cannot hold: all of them, as words of --keep that leave everything else as it was.
 [[noreturn]] void refuse(const ModelJob& job, const std::vector<Plan>& plans,
                          const std::vector<const ModelTensor*>& refused) {
@@ -186,11 +184,6 @@ bool is_fp4(const Plan& plan) { return plan.way == Way::quantise || plan.way == 
                           job.scheme->name, words));
 }
 
-// Types that GGUF wants of what is not quantised: vectors, norms and routers are f32 (llama.cpp conversion/base.py).
-bool is_f32_in_gguf(const ModelTensor& t) {
-  return t.shape.size() < 2 || t.whole.ends_with("_norm.weight") || t.whole.ends_with("ffn_gate_inp.weight");
-}
-
 // The factor of a layer's inputs as the source has it, said as the scheme says it. Error without one.
 float input_factor(const ModelJob& job, const ModelTensor& t) {
   const EngineRules& rules = engine_rules_of(*job.scheme);
@@ -213,23 +206,18 @@ float input_factor(const ModelJob& job, const ModelTensor& t) {
 // The tensors of the output.
 void fill(const ModelJob& job, const QuantSpec& spec, Plan& plan) {
   const ModelTensor& t = *plan.tensor;
-  // A tensor with a view or another name in the output is written from its values; bf16 and f32 hold them as they are.
-  const bool is_renamed = !t.view.is_plain() || t.whole != t.name;
-  const bool is_real = t.parts.size() > 0 && has_values(t) && !t.is_quantised();
-  if (plan.way == Way::copy && is_renamed && is_real && writes_gguf(job)) plan.way = Way::decode;
   if (plan.way == Way::quantise) {
     plan.outcome = Outcome::quantised;
     plan.has_factor = spec.has_tensor_scale();
     plan.infos = scheme_infos(t, job, plan.has_factor, 1);
   } else if (plan.way == Way::carry) {
     plan.outcome = Outcome::carried;
-    const bool lacks = writes_gguf(job) && t.parts.size() < (is_block_type(t) ? size_t{2} : size_t{3});
+    const bool lacks = writes_gguf(job) && t.parts.size() < 2;
     plan.has_factor = job.scheme->meaning != Factor::one && !lacks;
     plan.infos = scheme_infos(t, job, plan.has_factor, std::max<size_t>(1, t.factor_rows.size()));
   } else if (plan.way == Way::decode) {
-    if (!is_real) plan.outcome = Outcome::decoded;
-    const Dtype stays = t.parts.front().info.dtype == Dtype::bf16 && !is_f32_in_gguf(t) ? Dtype::bf16 : Dtype::f32;
-    plan.infos = {{t.whole, job.scheme == nullptr ? job.real : is_real ? stays : Dtype::f32, t.shape}};
+    plan.outcome = Outcome::decoded;
+    plan.infos = {{t.whole, job.scheme == nullptr ? job.real : Dtype::f32, t.shape}};
   } else {
     for (const TensorPlace& part : t.parts) plan.infos.push_back(part.info);
     for (const TensorPlace& part : t.companions) plan.infos.push_back(part.info);
@@ -252,7 +240,7 @@ void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors) {
     const bool is_chosen = job.tensors.empty() || has_match(job.tensors, t.name);
     const bool is_turned = writes_stacks ? !t.is_quantised() && has_values(t) : is_read && job.scheme == nullptr;
     if (!is_stack || !is_chosen || !is_turned) continue;
-    t.view.transposed = true;
+    t.is_turned = true;
     std::swap(t.shape[1], t.shape[2]);
   }
 }
@@ -290,11 +278,10 @@ std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std
     } else if (job.scheme == nullptr && (t.is_quantised() || is_block_type(t))) {
       plan.way = Way::decode;
     }
-    // Block types stay in GGUF only, tensors of another scheme in safetensors only; engines read one scheme a folder.
+    // Block types stay in GGUF alone; engines read one scheme a folder.
     const bool holds_fp8 = job.scheme != nullptr && engine_rules_of(*job.scheme).takes == Takes::experts;
     const bool is_other = job.scheme != nullptr && (t.scheme != nullptr ? t.scheme != job.scheme : t.fp8 && !holds_fp8);
-    if (plan.way == Way::copy && !is_broken &&
-        (writes_gguf(job) ? t.is_quantised() && !is_block_type(t) : is_block_type(t) || is_other))
+    if (plan.way == Way::copy && !is_broken && !writes_gguf(job) && (is_block_type(t) || is_other))
       plan.way = Way::decode;
     plans.push_back(plan);
   }

@@ -38,18 +38,6 @@ struct Fp8Grid {
   const char* name = "";            // "fp8_tensor"
 };
 
-struct ModelTensor;
-
-// How the values of a tensor are read where the output has them in another order than the file (row_view.h).
-struct RowView {
-  bool transposed = false;           // [E, in, out] as [E, out, in]; the tensor's shape is the latter
-  std::int64_t heads = 0;            // rows of so many heads as pairs instead of halves
-  float add = 0;                     // to each value
-  std::vector<ModelTensor> members;  // a stack of these: shape [members, rows, cols]
-  std::vector<float> values = {};    // of a tensor that no file has
-  bool is_plain() const;
-};
-
 // Tensors that make one weight, or one tensor by itself (no scheme).
 struct ModelTensor {
   std::string name;                          // of the tensor of codes, or of the tensor
@@ -64,7 +52,7 @@ struct ModelTensor {
   golden::ScaleLayout scale_layout = golden::ScaleLayout::linear;
   std::vector<std::uint64_t> factor_rows = {};  // rows that each factor multiplies; empty: one factor, or none
   std::vector<TensorPlace> companions = {};     // that mean nothing without it
-  RowView view = {};
+  bool is_turned = false;    // read as [E, out, in], which `shape` says, where the file has [E, in, out] (row_view.h)
   std::string fault = {};    // why a quantised weight cannot be read, naming the part
   std::string unknown = {};  // why a tensor looks like a part of a quantised weight that no scheme reads
   const std::string& file() const { return parts.front().file; }
@@ -75,10 +63,6 @@ struct ModelTensor {
   std::uint64_t bytes() const;       // of all parts
   double bits_per_element() const;
 };
-
-inline bool RowView::is_plain() const {
-  return !transposed && heads == 0 && add == 0 && members.empty() && values.empty();
-}
 
 // A file, or the shards of a folder: those that its *.safetensors.index.json names, else every .safetensors and .gguf
 // in the order of their names. Error for a folder without any, for a shard or tensor of the index that is missing, and

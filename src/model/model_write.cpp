@@ -15,7 +15,7 @@
 #include "src/backends/signature.h"
 #include "src/files/gguf_writer.h"
 #include "src/files/output.h"
-#include "src/model/gguf_model.h"
+#include "src/model/gguf_engine.h"
 #include "src/model/gguf_split.h"
 #include "src/model/model_folder.h"
 #include "src/model/model_plan.h"
@@ -128,14 +128,13 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   refuse_source(job, files);
   check_layouts(job);
   const QuantSpec spec = model_spec(job);
-  const std::optional<GgufModel> gguf = gguf_model_of(job, files);
+  if (writes_gguf(job)) check_sources(job, files);
   const bool is_split = writes_gguf(job) && check_split(job.in, files);
   std::vector<ModelTensor> tensors = model_tensors(files, job.scheme == nullptr ? job.layouts : Layouts{});
   check_names(files, tensors);
   set_orientations(job, tensors);
-  if (gguf) tensors = gguf_tensors(*gguf, std::move(tensors));
   const std::vector<Plan> plans = plans_of(job, spec, tensors);
-  if (writes_gguf(job)) check_factors(job, files, gguf ? &*gguf : nullptr, plans, notes);
+  if (writes_gguf(job)) check_factors(job, files, plans, notes);
   if (job.scheme == nullptr &&
       std::none_of(plans.begin(), plans.end(), [](const Plan& p) { return p.outcome == Outcome::decoded; }))
     throw Error(fmt::format("{} {}: no FP4 or FP8 weight in {} tensors: there is nothing to decode", command, job.in,
@@ -143,22 +142,19 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   uint64_t bytes = 0, tensors_written = 0;
   for (const ModelTensor& t : tensors) bytes += t.bytes();
   for (const Plan& plan : plans) tensors_written += plan.infos.size();
-  // Each shard has its own file in the output; a folder becomes one GGUF.
-  const std::vector<std::string> shards = gguf ? std::vector<std::string>{gguf->file} : files;
   const auto name_of = [&](const std::string& file) {
-    if (gguf) return std::string("model.gguf");
     return fs::path(file).stem().string() + (writes_gguf(job) ? ".gguf" : ".safetensors");
   };
-  const bool has_index = shards.size() > 1 && !writes_gguf(job);
+  const bool has_index = files.size() > 1 && !writes_gguf(job);
   std::set<std::string> written;
-  for (const std::string& file : shards)
+  for (const std::string& file : files)
     if (!written.insert(name_of(file)).second)
       throw Error(fmt::format("{} {}: two shards are called {}; rename one", command, job.in, name_of(file)));
   if (has_index) written.insert(index_name);
   if (job.force) refuse_remains(job.out, written);
 
   std::map<std::string, std::vector<const Plan*>> plans_of_file;
-  for (const Plan& plan : plans) plans_of_file[gguf ? gguf->file : plan.tensor->file()].push_back(&plan);
+  for (const Plan& plan : plans) plans_of_file[plan.tensor->file()].push_back(&plan);
   StagedFolder folder(job.out, job.force);
   ModelResult result;
   const auto begin = std::chrono::steady_clock::now();
@@ -171,8 +167,8 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
   result.notes = std::move(notes);
   std::vector<std::future<std::string>> hashes;  // of the shards in `hashed`, while the next ones are written
   std::vector<std::string> hashed;
-  for (const std::string& file : shards) {
-    sources.begin(gguf ? files : std::vector<std::string>{file});
+  for (const std::string& file : files) {
+    sources.begin({file});
     const std::string name = name_of(file), path = folder.file(name).string();
     const std::vector<const Plan*>& here = plans_of_file[file];
     for (const Plan* plan : here)
@@ -180,11 +176,7 @@ ModelResult converted(const ModelJob& job, const std::string& command, const std
         if (!weight_map.emplace(t.name, name).second)
           throw Error(fmt::format("{}: {}: the output has a tensor {} already", file, plan->tensor->name, t.name));
     std::optional<GgufMetadata> metadata;
-    if (writes_gguf(job))
-      metadata = with_file_type(gguf                      ? gguf_metadata(job, *gguf)
-                                : file.ends_with(".gguf") ? metadata_of(open_file(file))
-                                                          : plain_metadata(),
-                                job.scheme->gguf);
+    if (writes_gguf(job)) metadata = with_file_type(metadata_of(open_file(file)), job.scheme->gguf);
     if (is_split) set_split_tensors(*metadata, file, tensors_written);
     auto writer = metadata ? std::make_shared<ShardWriter>(path, here, *metadata)
                            : std::make_shared<ShardWriter>(path, here, shard_metadata(file, plans));

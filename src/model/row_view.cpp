@@ -1,10 +1,6 @@
 #include "src/model/row_view.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-
-#include "src/text/error.h"
 
 namespace fp4 {
 namespace {
@@ -13,7 +9,7 @@ constexpr int64_t panel_bytes = int64_t{32} << 20;
 constexpr int64_t window_bytes = int64_t{1} << 20;
 
 ModelTensor as_stored(ModelTensor tensor) {
-  tensor.view = {};
+  tensor.is_turned = false;
   std::swap(tensor.shape[1], tensor.shape[2]);
   return tensor;
 }
@@ -66,81 +62,6 @@ TransposedRows::Panel TransposedRows::turned(int64_t number) {
           (*panel)[static_cast<size_t>(k * cols_ + at + i)] = stored[static_cast<size_t>(i * rows_ + begin + k)];
   }
   return panel;
-}
-
-// The rows of a view, which are made of rows of this reader, of its members or of nothing in the file.
-void WeightReader::read_viewed(int64_t first, int64_t count, float* out, int threads) {
-  if (!view_->values.empty()) {
-    std::copy_n(view_->values.begin() + first * cols_, count * cols_, out);
-  } else if (!members_.empty()) {
-    const int64_t each = rows_ / static_cast<int64_t>(members_.size());
-    for (int64_t done = 0; done < count;) {
-      const int64_t row = first + done, part = std::min(count - done, each - row % each);
-      members_[static_cast<size_t>(row / each)].read_rows(row % each, part, out + done * cols_, threads);
-      done += part;
-    }
-  } else if (transposed_ != nullptr) {
-    transposed_->read(first, count, out);
-  } else if (view_->heads > 0) {
-    // A bias of one row has its heads along the columns.
-    const bool is_bias = rows_ == 1;
-    const int64_t size = (is_bias ? cols_ : rows_) / view_->heads;
-    if (is_bias) {
-      std::vector<float> stored(static_cast<size_t>(cols_));
-      read_stored(0, 1, stored.data(), threads);
-      for (int64_t k = 0; k < cols_; ++k) out[k] = stored[static_cast<size_t>(row_of_pairs(k, size))];
-    } else {
-      for (int64_t i = 0; i < count; ++i) read_stored(row_of_pairs(first + i, size), 1, out + i * cols_, threads);
-    }
-  } else {
-    read_stored(first, count, out, threads);
-  }
-  if (view_->add != 0)
-    for (int64_t i = 0; i < count * cols_; ++i) out[i] += view_->add;
-}
-
-const Quantized& WeightReader::read_quantized_viewed(int64_t first, int64_t count) {
-  std::vector<uint8_t> codes, scales;
-  const auto take = [&](const Quantized& q) {
-    codes.insert(codes.end(), q.codes.begin(), q.codes.end());
-    scales.insert(scales.end(), q.scales.begin(), q.scales.end());
-  };
-  if (transposed_ != nullptr) throw Error(name_ + ": blocks cannot be transposed as they are");
-  if (!members_.empty()) {
-    const int64_t each = rows_ / static_cast<int64_t>(members_.size());
-    for (int64_t done = 0; done < count;) {
-      const int64_t row = first + done, part = std::min(count - done, each - row % each);
-      take(members_[static_cast<size_t>(row / each)].read_quantized(row % each, part));
-      done += part;
-    }
-  } else {
-    const int64_t size = view_->heads > 0 ? rows_ / view_->heads : 1;
-    for (int64_t i = 0; i < count; ++i)
-      take(read_quantized_stored(view_->heads > 0 ? row_of_pairs(first + i, size) : first + i, 1));
-  }
-  q_.rows = count;
-  q_.cols = cols_;
-  q_.geometry = geometry_of(q_.spec, count, cols_);
-  q_.codes = std::move(codes);
-  q_.scales = std::move(scales);
-  return q_;
-}
-
-void WeightReader::open_view(const ModelTensor& tensor) {
-  view_ = std::make_shared<const RowView>(tensor.view);
-  if (view_->transposed) transposed_ = std::make_shared<TransposedRows>(tensor);
-  for (const ModelTensor& member : view_->members) members_.emplace_back(member);
-  const int64_t heads = view_->heads, along = rows_ == 1 ? cols_ : rows_;
-  if (heads > 0 && (along % heads != 0 || along / heads % 2 != 0))
-    throw Error(fmt::format("{}: {} rows are no {} heads of pairs", name_, along, heads));
-  if (members_.empty()) return;
-  factors_.clear();
-  factor_ends_.clear();
-  const int64_t each = rows_ / static_cast<int64_t>(members_.size());
-  for (size_t i = 0; i < members_.size(); ++i) {
-    factors_.push_back(members_[i].factors().front());
-    factor_ends_.push_back(static_cast<int64_t>(i + 1) * each);
-  }
 }
 
 }  // namespace fp4

@@ -1,4 +1,4 @@
-// Rows of a tensor in another order than the file has them (ModelTensor::view).
+// Rows of a tensor in another order than the file has them (ModelTensor::is_turned).
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,5 @@ class TransposedRows {
   int64_t height_, panels_;  // rows of a panel, panels of an expert
   std::vector<std::pair<int64_t, Panel>> held_ = {};
 };
-
-// The row of the file that holds row `row` of a weight whose heads of `size` rows are written as pairs: row 2 j + i of
-// a head was row i * size/2 + j (llama.cpp conversion/llama.py, permute).
-constexpr int64_t row_of_pairs(int64_t row, int64_t size) {
-  const int64_t in_head = row % size;
-  return row - in_head + in_head % 2 * (size / 2) + in_head / 2;
-}
 
 }  // namespace fp4

@@ -49,8 +49,10 @@ WeightReader::WeightReader(const ModelTensor& tensor, const OpenOptions& options
   cols_ = static_cast<int64_t>(matrix_cols(tensor.shape));
   factor_ends_ = {rows_};
   if (scheme_ != nullptr) q_.spec = reading_spec(*scheme_);
-  if (!tensor.view.is_plain()) open_view(tensor);
-  if (transposed_ != nullptr || !members_.empty() || !tensor.view.values.empty()) return;
+  if (tensor.is_turned) {
+    turned_ = std::make_shared<TransposedRows>(tensor);
+    return;
+  }
   if (tensor.fp8) {
     open_fp8(tensor);
     return;
@@ -126,18 +128,13 @@ void WeightReader::open_fp8(const ModelTensor& tensor) {
 std::vector<std::string> WeightReader::notes() const { return codes_ ? codes_->notes() : std::vector<std::string>{}; }
 
 bool WeightReader::reads_anywhere() const {
-  if (transposed_ != nullptr) return transposed_->reads_anywhere();
-  if (!std::all_of(members_.begin(), members_.end(), [](const WeightReader& m) { return m.reads_anywhere(); }))
-    return false;
+  if (turned_ != nullptr) return turned_->reads_anywhere();
   return (!codes_ || codes_->reads_anywhere()) && (!scales_ || scales_->reads_anywhere()) &&
          (!gguf_ || gguf_->reads_anywhere());
 }
 
 void WeightReader::read_rows(int64_t first, int64_t count, float* out, int threads) {
-  view_ != nullptr ? read_viewed(first, count, out, threads) : read_stored(first, count, out, threads);
-}
-
-void WeightReader::read_stored(int64_t first, int64_t count, float* out, int threads) {
+  if (turned_ != nullptr) return turned_->read(first, count, out);
   if (fp8_scales_ != nullptr) return read_fp8(first, count, out);
   if (scheme_ == nullptr && codes_)
     return codes_->read_rows(static_cast<uint64_t>(first), static_cast<uint64_t>(count), out);
@@ -155,19 +152,7 @@ void WeightReader::read_stored(int64_t first, int64_t count, float* out, int thr
 }
 
 float WeightReader::finite_amax(int64_t first, int64_t count, int threads) {
-  if (!members_.empty()) {
-    const int64_t each = rows_ / static_cast<int64_t>(members_.size());
-    float amax = 0;
-    for (int64_t done = 0; done < count;) {
-      const int64_t row = first + done, part = std::min(count - done, each - row % each);
-      amax = std::max(amax, members_[static_cast<size_t>(row / each)].finite_amax(row % each, part, threads));
-      done += part;
-    }
-    return amax;
-  }
-  // Rows of pairs have the same magnitudes in another order; callers look at all of them.
-  const bool is_stored = view_ == nullptr || (view_->heads > 0 && view_->add == 0);
-  const bool is_plain = is_stored && scheme_ == nullptr && fp8_scales_ == nullptr && codes_;
+  const bool is_plain = turned_ == nullptr && scheme_ == nullptr && fp8_scales_ == nullptr && codes_;
   const bool is_bf16 = is_plain && codes_->dtype() == Dtype::bf16;
   const bool is_f16 = is_plain && codes_->dtype() == Dtype::f16;
   if (is_bf16 || is_f16) {
@@ -180,10 +165,7 @@ float WeightReader::finite_amax(int64_t first, int64_t count, int threads) {
 }
 
 const Quantized& WeightReader::read_quantized(int64_t first, int64_t count) {
-  return view_ != nullptr ? read_quantized_viewed(first, count) : read_quantized_stored(first, count);
-}
-
-const Quantized& WeightReader::read_quantized_stored(int64_t first, int64_t count) {
+  if (turned_ != nullptr) throw Error(name_ + ": blocks cannot be transposed as they are");
   q_.rows = count;
   q_.cols = cols_;
   q_.geometry = geometry_of(q_.spec, count, cols_);
@@ -203,7 +185,7 @@ const Quantized& WeightReader::read_quantized_stored(int64_t first, int64_t coun
 }
 
 void WeightReader::read_part(int64_t first, int64_t count, size_t factor, float* out, int threads) {
-  read_quantized_stored(first, count);
+  read_quantized(first, count);
   q_.tensor_scale = {factors_[factor]};
   decode_weight(backend_, q_, out, threads);
 }

@@ -1,4 +1,4 @@
-// The values of a model's tensor, by rows, whatever scheme keeps them, in the order of its view.
+// The values of a model's tensor, by rows, whatever scheme keeps them, as rows of its shape.
 #pragma once
 
 #include <memory>
@@ -45,11 +45,6 @@ class WeightReader : public RowReader {
   int64_t factor_end(size_t factor) const { return factor_ends_[factor]; }
 
  private:
-  void open_view(const ModelTensor& tensor);
-  void read_viewed(int64_t first, int64_t count, float* out, int threads);
-  void read_stored(int64_t first, int64_t count, float* out, int threads);
-  const Quantized& read_quantized_viewed(int64_t first, int64_t count);
-  const Quantized& read_quantized_stored(int64_t first, int64_t count);
   void open_factors(const ModelTensor& tensor, size_t part);
   void open_fp8(const ModelTensor& tensor);
   void read_part(int64_t first, int64_t count, size_t factor, float* out, int threads);
@@ -72,10 +67,8 @@ class WeightReader : public RowReader {
   Bytes gguf_{};
   std::uint64_t gguf_offset_ = 0, gguf_row_bytes_ = 0;
   std::vector<float> factors_{1.0f};
-  std::vector<int64_t> factor_ends_{};     // the row behind the last that each multiplies
-  std::shared_ptr<const RowView> view_{};  // where rows are given in another order (row_view.h)
-  std::shared_ptr<TransposedRows> transposed_{};
-  std::vector<WeightReader> members_{};
+  std::vector<int64_t> factor_ends_{};        // the row behind the last that each multiplies
+  std::shared_ptr<TransposedRows> turned_{};  // where rows are columns of the file (row_view.h)
   Dispatcher backend_{};
   Quantized q_{};
   std::vector<unsigned char> stored_{};

@@ -43,7 +43,7 @@ class Load(unittest.TestCase):
             self.assertEqual(list(pickle.loads(pickle.dumps(got))), list(got))
 
     def test_a_checkpoint_of_every_scheme_that_a_folder_takes(self):
-        for scheme in ("modelopt_nvfp4", "compressed_tensors_nvfp4", "compressed_tensors_mxfp4", "ggml_mxfp4"):
+        for scheme in ("modelopt_nvfp4", "compressed_tensors_nvfp4", "compressed_tensors_mxfp4"):
             out = self.folder / scheme
             f4.convert_model(self.folder / "model/model.safetensors", scheme, out, progress=False)
             f4.decode_model(out, self.folder / (scheme + "_f32"), progress=False)

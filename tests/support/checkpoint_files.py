@@ -88,11 +88,11 @@ def floats(entry):
     return array.view(np.float32) if dtype == "F32" else (array.astype(np.uint32) << 16).view(np.float32)
 
 
-def gguf(path, tensors, alignment=64):
+def gguf(path, tensors, alignment=64, architecture="made-up"):
     """tensors: name -> (type number, shape slowest first, bytes)."""
     text = lambda s: struct.pack("<Q", len(s)) + s.encode()
     head = bytearray(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), 4))
-    head += text("general.architecture") + struct.pack("<I", 8) + text("made-up")
+    head += text("general.architecture") + struct.pack("<I", 8) + text(architecture)
     head += text("general.alignment") + struct.pack("<II", 4, alignment)
     head += text("tokens") + struct.pack("<IIQ", 9, 8, 3) + text("a") + text("bc") + text("")
     head += text("rates") + struct.pack("<IIQ", 9, 6, 2) + struct.pack("<ff", 1, 2)
@@ -106,6 +106,11 @@ def gguf(path, tensors, alignment=64):
 
 def halves(qs):  # element j in the low nibble of byte j, element j + half in its high one
     return np.concatenate([qs & 15, qs >> 4], -1)
+
+
+def split_halves(codes):  # the way back: n codes one by one to n/2 bytes
+    half = codes.shape[-1] // 2
+    return codes[..., :half] | codes[..., half:] << 4
 
 
 def load_gguf(path):

@@ -47,7 +47,7 @@ Json stored_array(const ModelTensor& tensor) {
 
 bool is_stored_array(const ModelTensor& tensor) {
   return !tensor.is_quantised() && tensor.fault.empty() && tensor.unknown.empty() &&
-         tensor.parts.front().gguf == nullptr && tensor.view.is_plain() && !has_values(tensor);
+         tensor.parts.front().gguf == nullptr && !tensor.is_turned && !has_values(tensor);
 }
 
 Json read_tensor(const Arguments& given) {
