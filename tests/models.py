@@ -259,6 +259,19 @@ def check_gguf_source(folder):
 
 def check_refusals(folder):
     x = rng.standard_normal((4, 40)).astype(np.float32)
+    (folder / "s").mkdir()  # of diffusers: its index has another name. --dry-run says what the conversion does
+    for name in "ab":
+        save(folder / f"s/diffusion_pytorch_model-{name}.safetensors", {f"{name}.up.weight": ("F32", x[:, :32]), f"{name}.norm.weight": ("F32", x[0])})
+    index = "diffusion_pytorch_model.safetensors.index.json"
+    (folder / "s" / index).write_text(json.dumps({"weight_map": {f"{n}.{p}.weight": f"diffusion_pytorch_model-{n}.safetensors" for n in "ab" for p in ("up", "norm")}}))
+    words = ("quantize", folder / "s", "--scheme", "modelopt_nvfp4", "--out", folder / "t", "--json", "--no-sync")
+    planned = json.loads(run(*words, "--dry-run"))
+    assert not (folder / "t").exists() and planned["out"] is None, planned
+    done = json.loads(run(*words))
+    for key in ("tensor", "became", "outcome", "bytes_in", "bytes_out"):
+        assert [r[key] for r in planned["rows"]] == [r[key] for r in done["rows"]], key
+    assert (planned["outcomes"], planned["bytes_out"]) == (done["outcomes"], done["bytes_out"]) and done["outcomes"]["quantised"] == 2
+    assert set(json.loads((folder / "t" / index).read_text())["weight_map"].values()) == {f"diffusion_pytorch_model-{n}.safetensors" for n in "ab"}
     save(folder / "r.safetensors", {"a.weight": ("F32", x), "b.weight": ("F32", x[:, :32])})
     scheme = ("--scheme", "compressed_tensors_mxfp4", "--out", folder / "r")
     error = run("quantize", folder / "r.safetensors", *scheme, code=2)

@@ -84,15 +84,8 @@ ordered_json model_optimizer_entry(const ConfigJob& job) {
 
 }  // namespace
 
-const EngineRules& engine_rules_of(const CheckpointScheme& scheme) {
-  const auto* row = std::find_if(std::begin(engine_rules), std::end(engine_rules),
-                                 [&](const EngineRules& r) { return std::string_view(r.scheme) == scheme.name; });
-  if (row == std::end(engine_rules)) throw Error(fmt::format("scheme {}: no engine is known for it", scheme.name));
-  return *row;
-}
-
 Activations activations_of(const std::string& place, const std::string& word, const CheckpointScheme& scheme) {
-  const EngineRules& rules = engine_rules_of(scheme);
+  const EngineRules& rules = scheme.engine;
   if (word.empty()) return rules.activations[0];
   const ActivationsInfo* row = nullptr;
   std::vector<std::string> known, taken;

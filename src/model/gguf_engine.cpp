@@ -8,16 +8,6 @@
 
 namespace fp4 {
 
-void check_sources(const ModelJob& job, const std::vector<std::string>& files) {
-  for (const std::string& file : files)
-    if (!file.ends_with(".gguf"))
-      throw Error(fmt::format("quantize {0}: --scheme {1} takes GGUF, and {2} is none: llama.cpp makes one with "
-                              "`convert_hf_to_gguf.py FOLDER --outfile m.gguf`, of which `fp4sim quantize m.gguf "
-                              "--scheme {1} --out OUT` or `llama-quantize m.gguf OUT.gguf {3}` makes FP4",
-                              job.in, job.scheme->name, file,
-                              job.scheme->gguf == GgufValues::nvfp4 ? "NVFP4" : "MXFP4_MOE"));
-}
-
 void check_factors(const ModelJob& job, const std::vector<std::string>& files, const std::vector<Plan>& plans,
                    std::vector<std::string>& notes) {
   const auto first = std::find_if(plans.begin(), plans.end(), [](const Plan& p) { return p.has_factor; });

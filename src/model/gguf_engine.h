@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/model/model_plan.h"
+#include "src/model/tensor_plan.h"
 
 namespace fp4 {
 
@@ -15,12 +15,9 @@ struct GgufArchitecture {
   bool takes_factors;
 };
 inline constexpr GgufArchitecture gguf_architectures[] = {
-    {"llama", true}, {"qwen3", true},  {"qwen3moe", true}, {"qwen2", false}, {"qwen2moe", false},
-    {"gemma", false}, {"gemma2", false}, {"gemma3", false},
+    {"llama", true},     {"qwen3", true},  {"qwen3moe", true}, {"qwen2", false},
+    {"qwen2moe", false}, {"gemma", false}, {"gemma2", false},  {"gemma3", false},
 };
-
-// Error, with the commands that make a GGUF, where a source of a GGUF is none.
-void check_sources(const ModelJob& job, const std::vector<std::string>& files);
 
 // Error where weights get a factor, STEM.scale, in a model that llama.cpp computes without; a note for an architecture
 // of which that is not known.

@@ -73,14 +73,14 @@ std::map<std::string, std::string> shard_metadata(const std::string& file, const
   return metadata;
 }
 
-FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& plans, StagedFolder& out) {
-  FolderNotes notes;
-  if (writes_gguf(job)) return notes;
+void plan_folder(ModelPlan& model) {
+  const ModelJob& job = model.job;
+  if (job.writes_gguf()) return;
   if (!fs::is_directory(job.in)) {
     if (fs::exists(fs::path(job.in).parent_path() / "config.json"))
-      notes.push_back(
+      model.notes.push_back(
           fmt::format("config.json and tokenizer beside {} were not taken: give the folder to have them", job.in));
-    return notes;
+    return;
   }
   const std::string path = (fs::path(job.in) / "config.json").string();
   ordered_json config = ordered_json::object();
@@ -91,26 +91,26 @@ FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& pla
       format != config.end() && !format->is_object() && !format->is_null())
     throw Error(path + ": quantization_config: is no JSON object, which engines read");
   if (job.scheme != nullptr) {
-    const ConfigJob facts = config_job(job, plans, config);
-    if (has_config) write_file(out.file("config.json"), text_of(quantised_config(config, facts)), false);
+    const ConfigJob facts = config_job(job, model.plans, config);
+    if (has_config) model.documents["config.json"] = text_of(quantised_config(config, facts));
     const ordered_json own = model_optimizer_config(facts);
-    if (!own.is_null()) write_file(out.file("hf_quant_config.json"), text_of(own), false);
+    if (!own.is_null()) model.documents["hf_quant_config.json"] = text_of(own);
   } else if (has_config) {
     std::vector<std::string> decoded;
     bool remains = false;
-    for (const Plan& plan : plans) {
+    for (const Plan& plan : model.plans) {
       if (plan.way == Way::decode) decoded.push_back(module_of(plan.tensor->whole));
       remains = remains || (plan.way == Way::copy && plan.tensor->is_quantised());
     }
-    write_file(out.file("config.json"), text_of(decoded_config(config, decoded, remains)), false);
+    model.documents["config.json"] = text_of(decoded_config(config, decoded, remains));
   }
   if (!has_config)
-    notes.push_back(fmt::format("{} has no config.json: engines load the weights written from code alone", job.in));
-  const SideFiles files = side_files(job.in);
-  copy_side_files(job.in, files.taken, out);
+    model.notes.push_back(
+        fmt::format("{} has no config.json: engines load the weights written from code alone", job.in));
+  SideFiles files = side_files(job.in);
   if (!files.left.empty())
-    notes.push_back(fmt::format("not copied, as they hold weights: {}", fmt::join(files.left, ", ")));
-  return notes;
+    model.notes.push_back(fmt::format("not copied, as they hold weights: {}", fmt::join(files.left, ", ")));
+  model.side_files = std::move(files.taken);
 }
 
 }  // namespace fp4

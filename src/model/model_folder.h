@@ -6,18 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "src/files/output.h"
 #include "src/model/model_plan.h"
 
 namespace fp4 {
 
-// What a person should hear of the folder that was written, beside what each tensor became.
-using FolderNotes = std::vector<std::string>;
-
-// Writes config.json (and hf_quant_config.json) made from the source's and from what becomes of each tensor, and copies
-// the other files of the source folder. Nothing where a GGUF is written, which holds its own metadata; from a single
-// file config.json beside it is not taken. Errors name the file.
-FolderNotes write_model_folder(const ModelJob& job, const std::vector<Plan>& plans, StagedFolder& out);
+// The documents that stand beside the weights, config.json (and hf_quant_config.json) made from the source's and from
+// what becomes of each tensor, and the other files of the source folder, which are copied. Nothing where a GGUF is
+// written, which holds its own metadata; from a single file config.json beside it is not taken. Errors name the file.
+void plan_folder(ModelPlan& model);
 
 // __metadata__ of a shard that is written: the source's without what describes its old format, but for the marks of
 // layers that stay as they are (_quantization_metadata); "format" is "pt" where the source does not say.

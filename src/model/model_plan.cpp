@@ -3,294 +3,183 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <map>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "src/arith/spec_text.h"
 #include "src/files/gguf_writer.h"
-#include "src/model/engine_config.h"
-#include "src/model/keep_rules.h"
-#include "src/model/weight_reader.h"
+#include "src/model/gguf_engine.h"
+#include "src/model/gguf_split.h"
+#include "src/model/model_folder.h"
+#include "src/model/shard_hashes.h"
+#include "src/model/shared_factors.h"
 #include "src/text/error.h"
 
 namespace fp4 {
 namespace {
 
-void check_patterns(const char* option, const std::vector<std::string>& patterns,
-                    const std::vector<ModelTensor>& tensors) {
-  for (const std::string& p : patterns)
-    if (std::none_of(tensors.begin(), tensors.end(), [&](const ModelTensor& t) { return has_match({p}, t.name); }))
-      throw Error(fmt::format("{}: no tensor of the model is called '{}'; `fp4sim inspect` lists them", option, p));
-}
+namespace fs = std::filesystem;
 
-bool is_fp4(const Plan& plan) { return plan.way == Way::quantise || plan.way == Way::carry; }
-
-bool is_block_type(const ModelTensor& t) {
-  return t.parts.front().gguf != nullptr && t.parts.front().gguf->values != GgufValues::plain;
-}
-
-// Why the scheme cannot hold a tensor; empty where it can.
-std::string refusal(const CheckpointScheme& s, const ModelTensor& t) {
-  if (!has_values(t)) return fmt::format("{} has no real values", t.type());
-  if (t.shape.size() < 2) return fmt::format("shape {} is no matrix", shape_text(t.shape));
-  const auto block = s.gguf != GgufValues::plain ? gguf_type_of(s.gguf).block : static_cast<uint64_t>(s.block);
-  if (matrix_cols(t.shape) == 0 || matrix_cols(t.shape) % block != 0)
-    return fmt::format("its {} columns are no multiple of the block of {}", matrix_cols(t.shape), block);
-  if (t.scheme == nullptr && !t.whole.ends_with(s.whole))
-    return fmt::format("its name does not end in '{}', which the scheme replaces", s.whole);
-  return "";
-}
-
-// Whether a word of --tensors is the tensor's whole name: then it is quantised whatever the rules keep.
-bool is_named_fully(const ModelJob& job, const std::string& name) {
-  return std::find(job.tensors.begin(), job.tensors.end(), name) != job.tensors.end();
-}
-
-// Why a tensor that could be converted stays as it is, in words; empty where it is to be converted.
-std::string reason_to_keep(const ModelJob& job, const ModelTensor& t) {
-  if (!job.tensors.empty() && !has_match(job.tensors, t.name)) return "not in --tensors";
-  if (has_match(job.keep, t.name)) return "--keep";
-  if (is_named_fully(job, t.name) || job.scheme == nullptr) return "";
-  if (!job.keep_only.empty()) {
-    if (has_match(job.keep_only, t.name)) return "--keep-only";
-  } else {
-    const std::string why = reason_of_rules(t.whole, t.shape.size(), t.is_quantised());
-    if (!why.empty()) return why;
+// Throws Error where `out` holds weights or an index that this result would not replace: readers take all of a folder
+// for one model.
+void refuse_remains(const std::string& out, const std::set<std::string>& written) {
+  std::error_code unread;
+  for (const fs::directory_entry& entry : fs::directory_iterator(out, unread)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_part =
+        name.ends_with(".safetensors") || name.ends_with(".gguf") || name.ends_with(".safetensors.index.json");
+    if (is_part && !written.contains(name))
+      throw Error(
+          fmt::format("{}: is of another model and would be read as a part of this one; remove it, or choose "
+                      "another folder",
+                      entry.path().string()));
   }
-  const Takes takes = engine_rules_of(*job.scheme).takes;
-  if (takes != Takes::linear && !is_expert(t.whole)) return "no routed expert";
-  if (takes == Takes::stacks && (t.shape.size() != 3 || t.whole.ends_with(".weight"))) return "no stack of experts";
-  if (!t.is_quantised() && !t.whole.ends_with(job.scheme->whole))
-    return fmt::format("name does not end in '{}'", job.scheme->whole);
-  return "";
 }
 
-// "layer.0.weight_packed" of one scheme -> "layer.0." + what another scheme puts there.
-std::string stem_in(const ModelTensor& t, const CheckpointScheme& s) {
-  return t.whole.ends_with(s.whole) ? t.whole.substr(0, t.whole.size() - std::strlen(s.whole)) : t.whole + ".";
-}
-
-// [] or [1], or one for each expert of a stack where there are several or llama.cpp wants them.
-Shape factor_shape(const CheckpointScheme& s, const ModelTensor& t, std::uint64_t count) {
-  if (s.factor_shape == FactorShape::experts) return {t.shape.size() > 2 ? t.shape[0] : 1};
-  if (count > 1) return {count};
-  return s.factor_shape == FactorShape::single ? Shape{1} : Shape{};
-}
-
-std::vector<TensorInfo> scheme_infos(const ModelTensor& t, const ModelJob& job, bool has_factor, std::uint64_t count) {
-  const CheckpointScheme& s = *job.scheme;
-  const std::string stem = stem_in(t, s);
-  if (s.gguf != GgufValues::plain) {
-    std::vector<TensorInfo> infos = {{stem + s.whole, Dtype::u8, t.shape}};
-    if (has_factor) infos.push_back({stem + s.factor, s.factor_dtype, factor_shape(s, t, count)});
-    return infos;
+// What is asked, before a file is opened: kinds of files, a folder that is not the source, layouts of bytes in place.
+void check_job(const ModelJob& job, const std::vector<std::string>& files) {
+  std::error_code missing;
+  if (job.out.ends_with(".gguf") || job.out.ends_with(".safetensors"))
+    throw Error(fmt::format("{}: a model is written to a folder; give a name without {}", job.out,
+                            fs::path(job.out).extension().string()));
+  for (const std::string& file : files) {
+    if (!file.ends_with(".safetensors") && !file.ends_with(".gguf"))
+      throw Error(
+          fmt::format("{} {}: models are read from .safetensors, .gguf or a folder of them", job.command(), file));
+    if (fs::equivalent(fs::absolute(file).parent_path(), job.out, missing))
+      throw Error(fmt::format("{}: is the folder that {} is read from; choose another one", job.out, file));
   }
-  Shape codes = t.shape, scales = t.shape;
-  scales.back() /= static_cast<uint64_t>(s.block);
-  codes.back() /= 2;
-  if (std::string_view(s.codes) == "_blocks") {
-    codes.back() = scales.back();
-    codes.push_back(static_cast<uint64_t>(s.block) / 2);
-  }
-  if (job.layouts.scales.value_or(golden::ScaleLayout::linear) != golden::ScaleLayout::linear) {
-    const golden::Placing& p = row_of(golden::scale_layout_table, *job.layouts.scales).placing;
-    const auto padded = [](uint64_t n, int64_t step) {
-      const auto s64 = static_cast<uint64_t>(step);
-      return (n + s64 - 1) / s64 * s64;
-    };
-    scales = {padded(scales[0], p.row_multiple), padded(scales[1], p.col_multiple)};
-    const auto stored = static_cast<uint64_t>(golden::padded_size(*job.layouts.scales, static_cast<int64_t>(t.shape[0]),
-                                                                  static_cast<int64_t>(t.shape[1]) / s.block));
-    if (scales[0] * scales[1] != stored) scales = {stored};
-  }
-  std::vector<TensorInfo> infos = {{stem + s.codes, s.codes_dtype, codes}, {stem + s.scales, s.scales_dtype, scales}};
-  if (has_factor) infos.push_back({stem + s.factor, s.factor_dtype, factor_shape(s, t, count)});
-  return infos;
+  const auto nibbles = job.layouts.nibbles.value_or(golden::CodeLayout::low_first);
+  if (nibbles != golden::CodeLayout::low_first && nibbles != golden::CodeLayout::high_first)
+    throw Error(fmt::format("--nibbles: models have low_first or high_first, not {}",
+                            row_of(golden::code_layout_table, nibbles).name));
+  const bool is_plain = nibbles == golden::CodeLayout::low_first &&
+                        job.layouts.scales.value_or(golden::ScaleLayout::linear) == golden::ScaleLayout::linear;
+  if (!job.writes_gguf()) return;
+  if (!is_plain)
+    throw Error(fmt::format("--nibbles, --scale-layout: {} keeps both in blocks of its own", job.scheme->name));
+  for (const std::string& file : files)
+    if (!file.ends_with(".gguf"))
+      throw Error(
+          fmt::format("quantize {0}: --scheme {1} takes GGUF, and {2} is none: llama.cpp makes one with "
+                      "`convert_hf_to_gguf.py FOLDER --outfile m.gguf`, of which `fp4sim quantize m.gguf "
+                      "--scheme {1} --out OUT` or `llama-quantize m.gguf OUT.gguf {3}` makes FP4",
+                      job.in, job.scheme->name, file, job.scheme->gguf == GgufValues::nvfp4 ? "NVFP4" : "MXFP4_MOE"));
 }
 
-// The types of a plan's tensors in GGUF: those of the source for what is kept. Error past ggml's limits.
-std::vector<const GgufType*> gguf_types_of(const ModelJob& job, const Plan& plan) {
-  constexpr size_t longest_name = 63, most_axes = 4;  // GGML_MAX_NAME with its zero byte, GGML_MAX_DIMS
-  std::vector<const GgufType*> types;
-  for (size_t i = 0; i < plan.infos.size(); ++i) {
-    const std::string place = plan.tensor->file() + ": " + plan.infos[i].name;
-    if (plan.infos[i].name.size() > longest_name)
-      throw Error(fmt::format("{}: a name of {} bytes; ggml reads names of up to {}", place, plan.infos[i].name.size(),
-                              longest_name));
-    if (plan.infos[i].shape.size() > most_axes)
-      throw Error(fmt::format("{}: shape {}; ggml reads tensors of up to {} axes", place,
-                              shape_text(plan.infos[i].shape), most_axes));
-    types.push_back(!is_fp4(plan) ? plan.tensor->parts[i].gguf
-                    : i == 0      ? &gguf_type_of(job.scheme->gguf)
-                                  : &gguf_type_of(place, plan.infos[i].dtype));
-  }
-  return types;
-}
-
-// Whether the codes and scales of a weight mean the same in the scheme: the same formats, and factors that it can say.
-bool can_carry(const ModelJob& job, const ModelTensor& t) {
-  if (!job.words.empty() || t.scheme == nullptr || t.scheme->block != job.scheme->block || t.is_transposed)
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+    return true;
+  } catch (const nlohmann::json::exception&) {
     return false;
-  const std::vector<std::uint64_t>& rows = t.factor_rows;
-  const bool are_equal = rows.empty() || std::all_of(rows.begin(), rows.end(), [&](auto n) { return n == rows[0]; });
-  const bool is_of_experts = rows.empty() || (t.shape.size() > 2 && rows.size() == t.shape[0]);
-  return job.scheme->gguf == GgufValues::plain ? are_equal : is_of_experts;
-}
-
-// What is not understood, all of it in one message.
-void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
-  constexpr size_t most = 20;
-  std::string list;
-  size_t count = 0;
-  for (const Plan& p : plans) {
-    if (p.outcome != Outcome::left) continue;
-    if (count++ < most)
-      list += fmt::format("\n  {}: {} {}: {}", p.tensor->name, p.tensor->type(), shape_text(p.tensor->shape), p.rule);
   }
-  if (count == 0) return;
-  if (count > most) list += fmt::format("\n  and {} more", count - most);
-  throw Error(fmt::format("{}: {} tensors look quantised and are not understood; nothing is written. --allow-left "
-                          "leaves them as they are{}",
-                          command, count, list),
-              Error::failed);
 }
 
-// Error for tensors that the scheme cannot hold: all of them, as words of --keep that leave everything else as it was.
-[[noreturn]] void refuse(const ModelJob& job, const std::vector<Plan>& plans,
-                         const std::vector<const ModelTensor*>& refused) {
-  std::vector<std::string> wanted, others;
-  for (const ModelTensor* t : refused) wanted.push_back(t->name);
-  for (const Plan& plan : plans)
-    if (is_fp4(plan) && std::find(refused.begin(), refused.end(), plan.tensor) == refused.end())
-      others.push_back(plan.tensor->name);
-  std::string words;
-  for (const std::string& pattern : patterns_for(wanted, others)) words += fmt::format(" '{}'", pattern);
-  const ModelTensor& first = *refused.front();
-  const bool is_one = refused.size() == 1;
-  throw Error(fmt::format("{}: tensor {} cannot be {}: {}{}; add --keep{} to leave {}", first.file(), first.name,
-                          job.scheme->name, refusal(*job.scheme, first),
-                          is_one ? "" : fmt::format(" (and {} more)", refused.size() - 1), words,
-                          is_one ? "it as it is" : "them as they are"));
+// Index and record are JSON, which is UTF-8; names of files and of a GGUF's tensors are any bytes.
+void check_names(const std::vector<std::string>& files, const std::vector<ModelTensor>& tensors) {
+  for (const std::string& file : files)
+    if (!is_utf8(fs::path(file).filename().string()))
+      throw Error(fmt::format("{}: the name of the file is not UTF-8, which {} needs; rename it", file, model_record));
+  for (const ModelTensor& t : tensors)
+    if (!is_utf8(t.name))
+      throw Error(
+          fmt::format("{}: the name of tensor '{}' is not UTF-8, which {} needs", t.file(), t.name, model_record));
 }
 
-// Error for a model of which nothing is quantised, with the reasons and how many tensors each keeps.
-[[noreturn]] void refuse_nothing(const ModelJob& job, const std::vector<Plan>& plans) {
-  std::map<std::string, size_t> reasons;
-  for (const Plan& plan : plans) ++reasons[plan.rule.empty() ? "no matrix of numbers" : plan.rule];
-  std::string words;
-  for (const auto& [reason, count] : reasons) words += fmt::format("{}{} {}", words.empty() ? "" : ", ", count, reason);
-  throw Error(fmt::format("{}: nothing becomes {}: {}; --tensors NAME quantises a weight that a rule keeps", job.in,
-                          job.scheme->name, words));
-}
-
-// The factor of a layer's inputs as the source has it, said as the scheme says it. Error without one.
-float input_factor(const ModelJob& job, const ModelTensor& t) {
-  const EngineRules& rules = engine_rules_of(*job.scheme);
-  const EngineRules* own = t.scheme != nullptr ? &engine_rules_of(*t.scheme) : nullptr;
-  for (const TensorPlace& place : t.companions) {
-    if (own == nullptr || *own->inputs == '\0' || !place.info.name.ends_with(own->inputs)) continue;
-    std::vector<float> numbers(static_cast<size_t>(element_count(place.info.name, place.info.shape)));
-    TensorReader reader = reader_of(place);
-    reader.read_rows(0, reader.rows(), numbers.data());
-    if (numbers.size() != 1 || !std::isfinite(numbers[0]) || numbers[0] <= 0)
-      throw Error(fmt::format("{}: {}: one finite number above 0 is needed", place.file, place.info.name));
-    return own->inputs_reciprocal == rules.inputs_reciprocal ? numbers[0] : 1 / numbers[0];
+// The model's tensors. Where a file cannot be read, its hash is looked at first.
+std::vector<ModelTensor> opened(const ModelJob& job, const std::vector<std::string>& files) {
+  const Layouts told = job.scheme == nullptr ? job.layouts : Layouts{};
+  try {
+    return model_tensors(files, told);
+  } catch (const Error&) {
+    for (const std::string& file : files) {
+      try {
+        model_tensors({file}, told);
+      } catch (const Error&) {
+        if (!job.changed) check_hashes(job.command(), {file});
+      }
+    }
+    throw;
   }
-  throw Error(
-      fmt::format("--activations static: {}: {} has no calibrated factor of its inputs (input_scale or "
-                  "input_global_scale of an NVFP4 checkpoint); --activations none writes weights alone",
-                  t.file(), t.name));
 }
 
-// The tensors of the output.
-void fill(const ModelJob& job, const QuantSpec& spec, Plan& plan) {
-  const ModelTensor& t = *plan.tensor;
-  if (plan.way == Way::quantise) {
-    plan.outcome = Outcome::quantised;
-    plan.has_factor = spec.has_tensor_scale();
-    plan.infos = scheme_infos(t, job, plan.has_factor, 1);
-  } else if (plan.way == Way::carry) {
-    plan.outcome = Outcome::carried;
-    const bool lacks = writes_gguf(job) && t.parts.size() < 2;
-    plan.has_factor = job.scheme->meaning != Factor::one && !lacks;
-    plan.infos = scheme_infos(t, job, plan.has_factor, std::max<size_t>(1, t.factor_rows.size()));
-  } else if (plan.way == Way::decode) {
-    plan.outcome = Outcome::decoded;
-    plan.infos = {{t.whole, job.scheme == nullptr ? job.real : Dtype::f32, t.shape}};
-  } else {
-    for (const TensorPlace& part : t.parts) plan.infos.push_back(part.info);
-    for (const TensorPlace& part : t.companions) plan.infos.push_back(part.info);
+// Plans of all tensors. A weight whose parts do not fit may be one whose file was damaged.
+std::vector<Plan> planned(const ModelPlan& model) {
+  try {
+    return plans_of(model.job, model.spec, model.tensors);
+  } catch (const Error&) {
+    std::set<std::string> broken;
+    for (const ModelTensor& t : model.tensors)
+      if (!t.fault.empty() || !t.unknown.empty())
+        for (const TensorPlace& part : t.parts) broken.insert(part.file);
+    if (!model.job.changed) check_hashes(model.job.command(), {broken.begin(), broken.end()});
+    throw;
   }
-  if (is_fp4(plan) && job.activations == Activations::calibrated) {
-    plan.inputs = input_factor(job, t);
-    plan.infos.push_back(
-        {stem_in(t, *job.scheme) + engine_rules_of(*job.scheme).inputs, Dtype::f32, factor_shape(*job.scheme, t, 1)});
+}
+
+// One file of the output for each of the source, and the index of several.
+void plan_shards(ModelPlan& model, const std::vector<std::string>& files) {
+  const ModelJob& job = model.job;
+  std::map<std::string, size_t> number;
+  std::set<std::string> written;
+  for (const std::string& file : files) {
+    number[file] = model.shards.size();
+    model.shards.push_back({file, fs::path(file).stem().string() + (job.writes_gguf() ? ".gguf" : ".safetensors")});
+    if (!written.insert(model.shards.back().name).second)
+      throw Error(
+          fmt::format("{} {}: two shards are called {}; rename one", job.command(), job.in, model.shards.back().name));
   }
-  if (writes_gguf(job)) plan.types = gguf_types_of(job, plan);
+  nlohmann::json weight_map = nlohmann::json::object();
+  std::uint64_t bytes = 0, tensors = 0;
+  for (const Plan& plan : model.plans) {
+    PlannedShard& shard = model.shards[number.at(plan.tensor->file())];
+    shard.tensors.push_back(&plan);
+    bytes += plan.bytes();
+    tensors += plan.infos.size();
+    for (const TensorInfo& t : plan.infos)
+      if (!weight_map.emplace(t.name, shard.name).second)
+        throw Error(fmt::format("{}: {}: the output has a tensor {} already", shard.source, plan.tensor->name, t.name));
+  }
+  const bool is_split = job.writes_gguf() && check_split(job.in, files);
+  for (PlannedShard& shard : model.shards) {
+    if (!job.writes_gguf()) {
+      shard.metadata = shard_metadata(shard.source, model.plans);
+      continue;
+    }
+    shard.gguf = with_file_type(metadata_of(open_file(shard.source)), job.scheme->gguf);
+    if (is_split) set_split_tensors(*shard.gguf, shard.source, tensors);
+  }
+  if (files.size() > 1 && !job.writes_gguf()) {
+    const std::string name = index_of(job.in).value_or("model.safetensors.index.json");
+    const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", weight_map}};
+    model.documents[name] = index.dump(2) + "\n";
+    written.insert(name);
+  }
+  if (job.force) refuse_remains(job.out, written);
 }
 
 }  // namespace
 
-void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors) {
-  const bool writes_stacks = job.scheme != nullptr && engine_rules_of(*job.scheme).takes == Takes::stacks;
-  for (ModelTensor& t : tensors) {
-    const bool is_stack = t.shape.size() == 3 && is_expert(t.whole) && !t.whole.ends_with(".weight");
-    const bool is_read = t.scheme != nullptr && engine_rules_of(*t.scheme).takes == Takes::stacks;
-    const bool is_chosen = job.tensors.empty() || has_match(job.tensors, t.name);
-    const bool is_turned = writes_stacks ? !t.is_quantised() && has_values(t) : is_read && job.scheme == nullptr;
-    if (!is_stack || !is_chosen || !is_turned) continue;
-    t.is_turned = true;
-    std::swap(t.shape[1], t.shape[2]);
-  }
-}
-
-bool writes_gguf(const ModelJob& job) { return job.scheme != nullptr && job.scheme->gguf != GgufValues::plain; }
-
-std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std::vector<ModelTensor>& tensors) {
-  const bool keeps_nothing = job.keep_only == std::vector<std::string>{"none"};
-  check_patterns("--tensors", job.tensors, tensors);
-  check_patterns("--keep", job.keep, tensors);
-  if (!keeps_nothing) check_patterns("--keep-only", job.keep_only, tensors);
-  std::vector<Plan> plans;
-  std::vector<const ModelTensor*> refused;
-  for (const ModelTensor& t : tensors) {
-    Plan plan = {&t, Way::copy};
-    const bool is_broken = !t.fault.empty() || !t.unknown.empty();
-    const bool can_be = is_broken || (has_values(t) && (job.scheme == nullptr || t.shape.size() > 1));
-    const std::string reason = can_be ? reason_to_keep(job, t) : "";
-    const bool is_told = reason.starts_with("--") || reason.starts_with("not in");
-    // A rule is no decision about what nobody understands.
-    if (is_broken && !is_told) {
-      if (!t.fault.empty() && !job.allow_left)
-        throw Error(
-            fmt::format("{}: {}: {}; --keep '{}' leaves the layer as it is", t.file(), t.name, t.fault, t.name));
-      plan.outcome = Outcome::left;
-      plan.rule = t.fault.empty() ? t.unknown : t.fault;
-    } else if (!reason.empty()) {
-      plan.outcome = Outcome::kept;
-      plan.rule = reason;
-    } else if (job.scheme != nullptr && can_be) {
-      plan.way = can_carry(job, t) ? Way::carry : Way::quantise;
-      if (!refusal(*job.scheme, t).empty()) refused.push_back(&t);
-    } else if (job.scheme != nullptr && is_named_fully(job, t.name)) {
-      refused.push_back(&t);
-    } else if (job.scheme == nullptr && (t.is_quantised() || is_block_type(t))) {
-      plan.way = Way::decode;
-    }
-    // Block types stay in GGUF alone; engines read one scheme a folder.
-    const bool holds_fp8 = job.scheme != nullptr && engine_rules_of(*job.scheme).takes == Takes::experts;
-    const bool is_other = job.scheme != nullptr && (t.scheme != nullptr ? t.scheme != job.scheme : t.fp8 && !holds_fp8);
-    if (plan.way == Way::copy && !is_broken && !writes_gguf(job) && (is_block_type(t) || is_other))
-      plan.way = Way::decode;
-    plans.push_back(plan);
-  }
-  if (!job.allow_left) refuse_left(job.scheme != nullptr ? "quantize " + job.in : "dequantize " + job.in, plans);
-  if (!refused.empty()) refuse(job, plans, refused);
-  if (job.scheme != nullptr && std::none_of(plans.begin(), plans.end(), [](const Plan& p) { return is_fp4(p); }))
-    refuse_nothing(job, plans);
-  for (Plan& plan : plans) fill(job, spec, plan);
-  return plans;
+ModelPlan plan_model(const ModelJob& job) {
+  ModelPlan model(job);
+  const std::vector<std::string> files = model_files(job.command(), job.in, &model.notes);
+  check_job(job, files);
+  model.spec = model_spec(job);
+  model.tensors = opened(job, files);
+  check_names(files, model.tensors);
+  set_orientations(job, model.tensors);
+  model.plans = planned(model);
+  if (job.scheme == nullptr &&
+      std::none_of(model.plans.begin(), model.plans.end(), [](const Plan& p) { return p.outcome == Outcome::decoded; }))
+    throw Error(fmt::format("{} {}: no FP4 or FP8 weight in {} tensors: there is nothing to decode", job.command(),
+                            job.in, model.tensors.size()));
+  if (job.writes_gguf()) check_factors(job, files, model.plans, model.notes);
+  set_groups(model);
+  plan_shards(model, files);
+  plan_folder(model);
+  return model;
 }
 
 QuantSpec model_spec(const ModelJob& job) {

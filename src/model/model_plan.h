@@ -1,35 +1,43 @@
-// What becomes of each tensor of a model: quantised, carried over, decoded or kept, and as which tensors of the output.
+// Everything about a model that is decided before a weight is read: data alone, which `quantize --dry-run` prints,
+// model_stream.h turns into bytes, model_write.h puts into a folder and read_back.h compares with what lies there.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "src/model/model_write.h"
+#include "src/files/gguf.h"
+#include "src/model/tensor_plan.h"
 
 namespace fp4 {
 
-enum class Way : std::uint8_t { quantise, carry, decode, copy };
-
-struct Plan {
-  const ModelTensor* tensor;
-  Way way;
-  Outcome outcome = Outcome::copied;
-  std::string rule = {};                    // why it is kept, or what is not understood
-  std::vector<TensorInfo> infos = {};       // to write, in this order; of GGUF's block types the shape counts elements
-  std::vector<const GgufType*> types = {};  // of them, where GGUF is written
-  bool has_factor = false;                  // whether the factor is one of them, behind the scales
-  std::optional<float> inputs = {};         // stored factor of the layer's inputs, the last of them
+struct PlannedShard {
+  std::string source, name;                          // the file that is read; what it is called in the output
+  std::vector<const Plan*> tensors = {};             // in the order of the file
+  std::map<std::string, std::string> metadata = {};  // of a .safetensors
+  std::optional<GgufMetadata> gguf = {};             // of a .gguf
 };
 
-// Reads stacks of gpt-oss, [E, in, out] in bf16 and [E, out, in] in blocks, in the order of the one that is written.
-void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors);
+struct ModelPlan {
+  ModelJob job;
+  QuantSpec spec = {};
+  std::vector<ModelTensor> tensors = {};
+  std::vector<Plan> plans = {};  // of them, in their order
+  std::vector<PlannedShard> shards = {};
+  std::map<std::string, std::string> documents = {};  // index, config.json and its like: name and text
+  std::vector<std::string> side_files = {};           // copied as they are
+  std::vector<std::string> notes = {};                // what a person should hear
 
-// Whether the output is a GGUF: schemes of its block types.
-bool writes_gguf(const ModelJob& job);
+  explicit ModelPlan(ModelJob wanted) : job(std::move(wanted)) {}
+  ModelPlan(ModelPlan&&) = default;
+  ModelPlan(const ModelPlan&) = delete;  // plans point to tensors, shards to plans
+};
 
-// In the order of the tensors. Error for patterns that no tensor has, for tensors that cannot become what is asked, for
-// weights whose parts are incomplete; with exit code 1 for tensors that look quantised and are not understood, unless
-// job.allow_left.
-std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std::vector<ModelTensor>& tensors);
+// Errors name file, tensor and reason: a pattern that no tensor has, a tensor that a pattern names and that has no
+// values or no rows of whole blocks, a spec that the scheme cannot hold, an output that is the source or holds weights
+// of another model. A file that is not the one of fp4sim.json is the better reason where a file is damaged.
+ModelPlan plan_model(const ModelJob& job);
 
 // The job's spec; Error when the scheme cannot hold it. A default one without a scheme.
 QuantSpec model_spec(const ModelJob& job);

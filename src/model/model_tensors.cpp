@@ -107,17 +107,10 @@ std::vector<std::string> shards_in(const std::string& folder) {
 
 // The shards that the index names, in the order of their names; empty without an index. Each has to hold the tensors
 // that the index places there, or the model would be read without them.
-std::vector<std::string> indexed(const std::string& command, const std::string& folder,
-                                 std::vector<std::string>* notes) {
-  std::string index;
-  for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
-    const std::string path = e.path().string();
-    if (!path.ends_with(".safetensors.index.json")) continue;
-    if (!index.empty())
-      throw Error(command + " " + folder + ": two indexes: " + index + " and " + path + "; give the shards as files");
-    index = path;
-  }
-  if (index.empty()) return {};
+std::vector<std::string> indexed(const std::string& folder, std::vector<std::string>* notes) {
+  const std::optional<std::string> found = index_of(folder);
+  if (!found) return {};
+  const std::string index = (fs::path(folder) / *found).string();
   const nlohmann::json document = parse_json(read_text_file(index, "index of shards").text, index);
   JsonReader reader(document, index);
   std::map<std::string, std::set<std::string>> tensors, unnamed;  // of each file
@@ -151,6 +144,17 @@ std::vector<std::string> indexed(const std::string& command, const std::string& 
 }
 
 }  // namespace
+
+std::optional<std::string> index_of(const std::string& folder) {
+  std::optional<std::string> index;
+  for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
+    const std::string name = e.path().filename().string();
+    if (!name.ends_with(".safetensors.index.json")) continue;
+    if (index) throw Error(folder + ": two indexes: " + *index + " and " + name + "; give the shards as files");
+    index = name;
+  }
+  return index;
+}
 
 TensorReader reader_of(const TensorPlace& place, const OpenOptions& options) {
   if (place.gguf != nullptr) {
@@ -204,7 +208,7 @@ double ModelTensor::bits_per_element() const {
 std::vector<std::string> model_files(const std::string& command, const std::string& path,
                                      std::vector<std::string>* notes) {
   if (!fs::is_directory(path)) return {path};
-  std::vector<std::string> shards = indexed(command, path, notes);
+  std::vector<std::string> shards = indexed(path, notes);
   if (!shards.empty()) return shards;
   shards = shards_in(path);
   if (shards.empty()) throw Error(command + " " + path + ": the folder has no .safetensors and no .gguf");

@@ -71,6 +71,9 @@ struct ModelTensor {
 std::vector<std::string> model_files(const std::string& command, const std::string& path,
                                      std::vector<std::string>* notes = nullptr);
 
+// The name of a folder's *.safetensors.index.json; nothing without one. Error for two.
+std::optional<std::string> index_of(const std::string& folder);
+
 // In the order of files and tensors. A weight's parts may lie in several files. Error for a name that two files have.
 std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told = {});
 

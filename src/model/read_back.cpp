@@ -19,10 +19,11 @@ Reported rows_to_read_back(const Plan& plan) {
   return {&plan, (rows - count) / 2, count};
 }
 
-void read_back(const ModelJob& job, const std::string& path, const std::vector<Reported>& written) {
+void read_back(const ModelPlan& model, const std::string& path, const std::vector<Reported>& written) {
   if (written.empty()) return;
+  const std::string_view scheme = model.job.scheme->name;
   std::map<std::string, ModelTensor> tensors;
-  for (ModelTensor& t : model_tensors({path}, job.layouts)) {
+  for (ModelTensor& t : model_tensors({path}, model.job.layouts)) {
     std::string name = t.name;
     tensors.emplace(std::move(name), std::move(t));
   }
@@ -35,10 +36,10 @@ void read_back(const ModelJob& job, const std::string& path, const std::vector<R
     };
     const auto at = tensors.find(r.plan->infos[0].name);
     if (at == tensors.end() || at->second.scheme == nullptr || !at->second.fault.empty())
-      fail(fmt::format("no {} weight {}{}", job.scheme->name, r.plan->infos[0].name,
+      fail(fmt::format("no {} weight {}{}", scheme, r.plan->infos[0].name,
                        at != tensors.end() && !at->second.fault.empty() ? ": " + at->second.fault : ""));
-    if (std::string_view(at->second.scheme->name) != job.scheme->name)
-      fail(fmt::format("a weight of {}, not of {}", at->second.scheme->name, job.scheme->name));
+    if (at->second.scheme->name != scheme)
+      fail(fmt::format("a weight of {}, not of {}", at->second.scheme->name, scheme));
     WeightReader source(*r.plan->tensor), file(at->second);
     if (source.rows() != file.rows() || source.cols() != file.cols())
       fail(fmt::format("{} x {} elements, not {} x {}", file.rows(), file.cols(), source.rows(), source.cols()));

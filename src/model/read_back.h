@@ -23,6 +23,6 @@ Reported rows_to_read_back(const Plan& plan);
 // Compares what rows of every weight of the shard at `path` lost with what the quantiser reported of the same rows, and
 // codes and scales that were carried with the source's. Error (exit code 1) where that differs: the file does not say
 // what it should.
-void read_back(const ModelJob& job, const std::string& path, const std::vector<Reported>& written);
+void read_back(const ModelPlan& model, const std::string& path, const std::vector<Reported>& written);
 
 }  // namespace fp4

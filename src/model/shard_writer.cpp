@@ -4,23 +4,20 @@
 
 namespace fp4 {
 
-ShardWriter::ShardWriter(const std::string& path, const std::vector<const Plan*>& plans,
-                         const std::map<std::string, std::string>& metadata)
-    : path_(path) {
+ShardWriter::ShardWriter(const std::string& path, const PlannedShard& shard) : path_(path) {
+  if (shard.gguf) {
+    std::vector<GgufTensor> tensors;
+    for (const Plan* plan : shard.tensors)
+      for (size_t i = 0; i < plan->infos.size(); ++i)
+        tensors.push_back({plan->infos[i].name, plan->types[i], plan->infos[i].shape, 0, 0});
+    gguf_.emplace(path, *shard.gguf, std::move(tensors));
+    return;
+  }
   std::vector<TensorInfo> infos;
-  for (const Plan* plan : plans) infos.insert(infos.end(), plan->infos.begin(), plan->infos.end());
-  safetensors_.emplace(path, infos, metadata);
-  const std::string header = safetensors_header(infos, metadata);
+  for (const Plan* plan : shard.tensors) infos.insert(infos.end(), plan->infos.begin(), plan->infos.end());
+  safetensors_.emplace(path, infos, shard.metadata);
+  const std::string header = safetensors_header(infos, shard.metadata);
   hash_.update(header.data(), header.size());
-}
-
-ShardWriter::ShardWriter(const std::string& path, const std::vector<const Plan*>& plans, const GgufMetadata& metadata)
-    : path_(path) {
-  std::vector<GgufTensor> tensors;
-  for (const Plan* plan : plans)
-    for (size_t i = 0; i < plan->infos.size(); ++i)
-      tensors.push_back({plan->infos[i].name, plan->types[i], plan->infos[i].shape, 0, 0});
-  gguf_.emplace(path, metadata, std::move(tensors));
 }
 
 void ShardWriter::write(const void* data, size_t bytes) {

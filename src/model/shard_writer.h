@@ -1,10 +1,8 @@
 // One file of a model that is written, in the format that its scheme asks for, and the SHA-256 of its bytes.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "src/files/gguf_writer.h"
 #include "src/files/sha256.h"
@@ -15,10 +13,8 @@ namespace fp4 {
 
 class ShardWriter {
  public:
-  // The tensors of `plans`, in their order: a .safetensors with this __metadata__, or a GGUF with these entries.
-  ShardWriter(const std::string& path, const std::vector<const Plan*>& plans,
-              const std::map<std::string, std::string>& metadata);
-  ShardWriter(const std::string& path, const std::vector<const Plan*>& plans, const GgufMetadata& metadata);
+  // The tensors of `shard`, in their order: a .safetensors with its __metadata__, or a GGUF with its entries.
+  ShardWriter(const std::string& path, const PlannedShard& shard);
   // The next bytes, across the ends of tensors.
   void write(const void* data, size_t bytes);
   void commit();

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "src/model/engine_config.h"
@@ -11,63 +10,64 @@
 #include "src/stream/quantize_bands.h"
 
 namespace fp4 {
+namespace {
 
-SharedFactors::SharedFactors(const ModelJob& job, const QuantSpec& spec, const std::vector<Plan>& plans)
-    : job_(job), plans_(plans), looks_for_nan_(spec.nonfinite == Nonfinite::tensor_nan) {
-  if (job.scheme == nullptr || !spec.has_tensor_scale()) return;
-  std::vector<const Plan*> weights;
+// The plans of one way, and the group of each.
+struct Grouped {
+  std::vector<Plan*> plans = {};
+  std::vector<int> groups = {};
+};
+Grouped grouped(ModelPlan& model, Way way, const FuseRules& rules) {
+  Grouped out;
   std::vector<std::string> modules;
-  for (const Plan& plan : plans) {
-    if (plan.way != Way::quantise) continue;
-    weights.push_back(&plan);
+  for (Plan& plan : model.plans) {
+    if (plan.way != way || !plan.has_factor) continue;
+    out.plans.push_back(&plan);
     modules.push_back(module_of(plan.tensor->whole));
   }
-  const std::vector<int> groups = fused_groups(job.fuse, modules);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (groups[i] < 0) continue;
-    of_plan_[weights[i]] = groups[i];
-    members_[groups[i]].push_back(weights[i]->tensor);
-  }
+  out.groups = fused_groups(rules, modules);
+  return out;
 }
 
-std::vector<std::string> SharedFactors::notes() const {
-  std::vector<const Plan*> weights;
-  std::vector<std::string> modules, notes;
-  for (const Plan& plan : plans_) {
-    if (plan.way != Way::carry || !plan.has_factor) continue;
-    weights.push_back(&plan);
-    modules.push_back(module_of(plan.tensor->whole));
+}  // namespace
+
+void set_groups(ModelPlan& model) {
+  if (model.job.scheme == nullptr) return;
+  if (model.spec.has_tensor_scale()) {
+    const Grouped anew = grouped(model, Way::quantise, model.job.fuse);
+    for (size_t i = 0; i < anew.plans.size(); ++i) anew.plans[i]->group = anew.groups[i];
   }
-  const std::vector<int> groups = fused_groups({}, modules);
-  std::map<int, std::pair<size_t, std::vector<float>>> first;  // of each group
+  const Grouped carried = grouped(model, Way::carry, {});
+  std::map<int, std::pair<const Plan*, std::vector<float>>> first;  // of each group
   std::set<int> told;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (groups[i] < 0 || told.contains(groups[i])) continue;
-    std::vector<float> factors = WeightReader(*weights[i]->tensor).factors();
-    const auto [at, is_new] = first.try_emplace(groups[i], i, factors);
+  for (size_t i = 0; i < carried.plans.size(); ++i) {
+    const int group = carried.groups[i];
+    if (group < 0 || told.contains(group)) continue;
+    const Plan* plan = carried.plans[i];
+    std::vector<float> factors = WeightReader(*plan->tensor).factors();
+    const auto [at, is_new] = first.try_emplace(group, plan, factors);
     if (is_new || at->second.second == factors) continue;
-    told.insert(groups[i]);
-    notes.push_back(
-        fmt::format("{} and {} keep unlike factors; engines that join them take the largest. --spec {} "
-                    "quantises anew, with one",
-                    weights[at->second.first]->tensor->name, weights[i]->tensor->name, "nvfp4"));
+    told.insert(group);
+    model.notes.push_back(
+        fmt::format("{} and {} keep unlike factors; engines that join them take the largest. --spec nvfp4 quantises "
+                    "anew, with one",
+                    at->second.first->tensor->name, plan->tensor->name));
   }
-  return notes;
 }
 
-int SharedFactors::group(const Plan& plan) const {
-  const auto at = of_plan_.find(&plan);
-  return at == of_plan_.end() ? -1 : at->second;
+SharedAmax::SharedAmax(const ModelPlan& model) : model_(model) {
+  for (const Plan& plan : model.plans)
+    if (plan.group >= 0) members_[plan.group].push_back(plan.tensor);
 }
 
-std::optional<float> SharedFactors::amax(const Plan& plan) {
-  const int number = group(plan);
-  if (number < 0) return std::nullopt;
-  const auto [known, is_new] = amax_.try_emplace(number, 0.0f);
+std::optional<float> SharedAmax::of(const Plan& plan) {
+  if (plan.group < 0) return std::nullopt;
+  const auto [known, is_new] = amax_.try_emplace(plan.group, 0.0f);
   if (!is_new) return known->second;
-  for (const ModelTensor* member : members_[number]) {
+  for (const ModelTensor* member : members_[plan.group]) {
     WeightReader reader(*member);
-    const TensorAmax own = largest_magnitude(reader, job_.threads, looks_for_nan_);
+    const TensorAmax own =
+        largest_magnitude(reader, model_.job.threads, model_.spec.nonfinite == Nonfinite::tensor_nan);
     if (own.has_nan) return known->second = float_of(canonical_nan_bits);
     known->second = std::max(known->second, own.finite);
   }

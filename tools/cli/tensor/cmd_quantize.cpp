@@ -33,7 +33,7 @@ struct QuantizeOptions {
   bool explains = false;
   std::string scheme, words, activations, fuse = "auto";
   std::vector<std::string> tensors, keep, keep_only;
-  bool allow_left = false, changed = false;
+  bool allow_left = false, changed = false, is_dry = false;
 };
 
 // How many tensors have each outcome, with their bytes before and after.
@@ -43,7 +43,7 @@ struct OutcomeCount {
 };
 
 // The tensors that were converted, one a line, then every outcome; what is not understood or not finite by name.
-void print_model(const ModelResult& result, const std::string& out, bool json) {
+void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   std::array<OutcomeCount, std::size(outcome_table)> counts{};
   OutcomeCount total;
   QuantizeReport all;
@@ -112,12 +112,13 @@ void print_model(const ModelResult& result, const std::string& out, bool json) {
                        {"nmse", all.rows > 0 ? nlohmann::ordered_json(all.nmse()) : nullptr},
                        {"notes", result.notes},
                        {"seconds", result.seconds},
-                       {"out", out}});
+                       {"out", job.is_dry ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(job.out)}});
   print_table(table);
   fmt::print("\n");
   print_table(summary);
-  fmt::print("\n{} tensors: {} bytes to {} in {}", result.lines.size(), grouped(static_cast<int64_t>(total.bytes_in)),
-             grouped(static_cast<int64_t>(total.bytes_out)), out);
+  fmt::print("\n{} tensors: {} bytes to {} {}", result.lines.size(), grouped(static_cast<int64_t>(total.bytes_in)),
+             grouped(static_cast<int64_t>(total.bytes_out)),
+             job.is_dry ? "(--dry-run: nothing is written)" : "in " + job.out);
   fmt::print("{}\n", all.rows > 0 ? fmt::format("; {:.2f} dB", all.decibels()) : "");
 }
 
@@ -149,12 +150,13 @@ void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invoca
   job.layouts = layouts_of(app, o.job.nibbles, o.job.scale_layout);
   job.allow_left = o.allow_left;
   job.changed = o.changed;
+  job.is_dry = o.is_dry;
   job.place = o.place.place();
   job.force = o.job.force;
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
   job.command_line = invocation.command_line;
-  print_model(shown(job), job.out, o.json);
+  print_model(shown(job), job, o.json);
 }
 
 std::string percent(double share) { return fmt::format("{:.4g} %", 100 * share); }
@@ -181,8 +183,9 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
   if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
     throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
   if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
-  refuse_options(app, {"--tensors", "--keep", "--keep-only", "--activations", "--fuse", "--allow-left", "--changed"},
-                 "--scheme");
+  refuse_options(
+      app, {"--tensors", "--keep", "--keep-only", "--activations", "--fuse", "--allow-left", "--changed", "--dry-run"},
+      "--scheme");
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   if (const std::string note = note_of(o.job.spec); !note.empty()) print_notes({"--spec: " + note});
   o.job.preset = preset_of_words(o.spec);
@@ -266,6 +269,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_flag("--allow-left", o->allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
   app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
+  app.add_flag("--dry-run", o->is_dry, "Say what would become of each tensor of a model, and write nothing");
   add_place_options(app, o->place);
   add_random_words_option(app, "--random-words", o->words, "for element rounding");
   add_backend_options(app, o->backend);
@@ -311,7 +315,7 @@ void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invoc
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
   job.command_line = invocation.command_line;
-  print_model(shown(job), job.out, o.json);
+  print_model(shown(job), job, o.json);
 }
 
 void add_back(CLI::App& app, Invocation& invocation) {

@@ -1,9 +1,10 @@
-#include "src/model/tensor_write.h"
+#include "src/model/model_stream.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "src/arith/amax.h"
 #include "src/model/decode.h"
@@ -24,7 +25,7 @@ class SchemeWriter {
   SchemeWriter(const ModelJob& job, const Plan& plan, ShardWriter& out) : job_(job), plan_(plan), out_(out) {}
 
   void take(const Quantized& q) {
-    if (writes_gguf(job_)) {
+    if (job_.writes_gguf()) {
       const std::vector<uint8_t> blocks = blocks_of(job_.scheme->gguf, q);
       return out_.write(blocks.data(), blocks.size());
     }
@@ -72,18 +73,26 @@ float factor_for(const ModelJob& job, const Plan& plan, Factor meaning, float fa
 
 }  // namespace
 
-uint64_t written_bytes(const Plan& plan) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < plan.infos.size(); ++i) {
-    const TensorInfo& t = plan.infos[i];
-    const GgufType* type = plan.types.empty() ? nullptr : plan.types[i];
-    bytes += type == nullptr ? byte_count(t.name, t.dtype, t.shape)
-                             : element_count(t.name, t.shape) / type->block * type->bytes;
+ModelStream::ModelStream(const ModelPlan& model)
+    : model_(model),
+      shared_(model),
+      progress_(model.job.progress,
+                std::accumulate(model.tensors.begin(), model.tensors.end(), uint64_t{0},
+                                [](uint64_t sum, const ModelTensor& t) { return sum + t.bytes(); })) {}
+
+Streamed ModelStream::write(const Plan& plan, ShardWriter& out) {
+  Streamed done;
+  if (plan.is_fp4()) done.rows = rows_to_read_back(plan);
+  switch (plan.way) {
+    case Way::copy: copy(plan, out); break;
+    case Way::decode: done.report.nonfinite = decode(plan, out); break;
+    case Way::carry: done.report.nonfinite = carry(plan, out); break;
+    case Way::quantise: done.report = quantise(plan, out, *done.rows); break;
   }
-  return bytes;
+  return done;
 }
 
-void copy_tensor(const Plan& plan, ShardWriter& out, ProgressCount& progress) {
+void ModelStream::copy(const Plan& plan, ShardWriter& out) {
   std::vector<unsigned char> buffer;
   std::vector<TensorPlace> parts = plan.tensor->parts;
   parts.insert(parts.end(), plan.tensor->companions.begin(), plan.tensor->companions.end());
@@ -96,12 +105,12 @@ void copy_tensor(const Plan& plan, ShardWriter& out, ProgressCount& progress) {
       buffer.resize(static_cast<size_t>(count) * reader.row_bytes());
       reader.read_raw(first, count, buffer.data());
       out.write(buffer.data(), buffer.size());
-      progress.add(buffer.size());
+      progress_.add(buffer.size());
     }
   }
 }
 
-int64_t decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ProgressCount& progress) {
+int64_t ModelStream::decode(const Plan& plan, ShardWriter& out) {
   const WeightReader reader(*plan.tensor);
   const int64_t rows = reader.rows(), cols = reader.cols();
   const int64_t band = std::max<int64_t>(1, band_bytes / (4 * std::max<int64_t>(cols, 1)));
@@ -112,8 +121,8 @@ int64_t decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, P
     int64_t nonfinite = 0;
   };
   const int64_t bands = (rows + band - 1) / band;
-  const auto threads =
-      static_cast<int>(std::clamp<int64_t>(reader.reads_anywhere() ? job.threads : 1, 1, std::max<int64_t>(bands, 1)));
+  const auto threads = static_cast<int>(
+      std::clamp<int64_t>(reader.reads_anywhere() ? model_.job.threads : 1, 1, std::max<int64_t>(bands, 1)));
   std::vector<Worker> workers(static_cast<size_t>(threads), Worker{reader});
   const auto rows_of = [&](int64_t i) { return std::min(band, rows - i * band); };
   const bool is_narrow = plan.infos[0].dtype == Dtype::bf16;
@@ -132,7 +141,7 @@ int64_t decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, P
       out.write(w.narrow.data(), w.narrow.size() * 2);
     else
       out.write(w.y.data(), w.y.size() * 4);
-    progress.add(plan.tensor->bytes() * static_cast<uint64_t>(rows_of(i)) / static_cast<uint64_t>(rows));
+    progress_.add(plan.tensor->bytes() * static_cast<uint64_t>(rows_of(i)) / static_cast<uint64_t>(rows));
   };
   in_order(
       bands, threads, [](int64_t, int) {}, decode, write);
@@ -141,19 +150,19 @@ int64_t decode_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, P
   return nonfinite;
 }
 
-QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint32_t number, const Plan& plan,
-                               std::optional<float> amax, ShardWriter& out, ProgressCount& progress,
-                               Reported& reported) {
+QuantizeReport ModelStream::quantise(const Plan& plan, ShardWriter& out, Reported& reported) {
+  const ModelJob& job = model_.job;
+  const QuantSpec& spec = model_.spec;
   WeightReader reader(*plan.tensor);
   const Dispatcher backend(job.backend);
   SchemeWriter writer(job, plan, out);
   float factor = 1;
   BandOptions options;
   options.place = job.place;
-  options.place.stream += 128 * number;
+  options.place.stream += 128 * plan.number;
   options.backend = job.backend;
   options.threads = job.threads;
-  options.amax = amax;
+  options.amax = shared_.of(plan);
   options.decode = [&](const Quantized& q, float* y, int threads) { decode_weight(backend, q, y, threads); };
   options.sinks = {[&](const QuantizedBand& band) {
     if (band.q.rows > 0) factor = band.q.tensor_scale[0];
@@ -165,7 +174,7 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   }};
   const double share = static_cast<double>(plan.tensor->bytes()) / static_cast<double>(reader.rows() * reader.cols());
   options.progress = [&](uint64_t elements) {
-    progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)));
+    progress_.add(static_cast<uint64_t>(share * static_cast<double>(elements)));
   };
   const QuantizeReport report = quantize_bands(reader, {spec}, options)[0];
   if (plan.has_factor) factor = factor_for(job, plan, meaning_of(spec.decode), factor, resolve(spec).top());
@@ -173,7 +182,8 @@ QuantizeReport quantise_tensor(const ModelJob& job, const QuantSpec& spec, uint3
   return report;
 }
 
-int64_t carry_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, ProgressCount& progress) {
+int64_t ModelStream::carry(const Plan& plan, ShardWriter& out) {
+  const ModelJob& job = model_.job;
   WeightReader reader(*plan.tensor);
   SchemeWriter writer(job, plan, out);
   const int64_t band = std::max<int64_t>(1, band_bytes / std::max<int64_t>(reader.cols(), 1));
@@ -184,9 +194,9 @@ int64_t carry_tensor(const ModelJob& job, const Plan& plan, ShardWriter& out, Pr
   for (int64_t first = 0; first < reader.rows(); first += band) {
     const int64_t count = std::min(band, reader.rows() - first);
     const Quantized& q = reader.read_quantized(first, count);
-    for (const uint8_t scale : q.scales) nonfinite += is_nan(decode(resolved.scale, scale)) ? from.block : 0;
+    for (const uint8_t scale : q.scales) nonfinite += is_nan(fp4::decode(resolved.scale, scale)) ? from.block : 0;
     writer.take(q);
-    progress.add(row_bytes * static_cast<uint64_t>(count));
+    progress_.add(row_bytes * static_cast<uint64_t>(count));
   }
   std::vector<float> factors;
   for (const float f : reader.factors())
