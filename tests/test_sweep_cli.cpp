@@ -575,6 +575,26 @@ TEST_CASE("pareto gives the race that would make a front, and says what a small 
              Contains("Fewer than 100 seeds can only say `worse`") && !Contains("1 are worse"));
 }
 
+TEST_CASE("a race at one rung or at rungs far apart is refused", "[cli]") {
+  const TemporaryFolder folder;
+  const auto grid = [&](const std::string& ladder, const std::string& more) {
+    write_text(folder / "g.json", R"({"name": "g", "task": "regression", "seeds": 2, "train": {"steps": 4},
+      "axes": {"recipe": ["nvfp4"]}, "references": ["fp32"], "tune": {"train.lr": {"rungs": 2, "seeds": 1)" +
+                                      ladder + "}}" + more + "}");
+    return run_cli("sweep run -q " + folder / "g.json" + " --out " + folder / "g.sweep");
+  };
+  const std::string race = R"(, "race": {"seeds": 10, "delta": 0.01})";
+  for (const char* ladder : {R"(, "judged": 1)", R"(, "finer": false)", R"(, "factor": 2.1)"}) {
+    INFO(ladder);
+    const auto refused = grid(ladder, race);
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, Contains("g.json: tune.train.lr: a race needs \"judged\" from 2 on"));
+    CHECK_FALSE(fs::exists(folder / "g.sweep"));
+  }
+  REQUIRE(grid(R"(, "factor": 1.4, "finer": false)", race).exit_code == 0);
+  CHECK_THAT(run_cli("pareto " + folder / "g.sweep").out, Contains("Race on up to 10 fresh seeds"));
+}
+
 TEST_CASE("the answer names settings by their values and says who loses", "[cli]") {
   const TemporaryFolder folder;
   write_text(folder / "g.json",

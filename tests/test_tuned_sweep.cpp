@@ -228,6 +228,23 @@ TEST_CASE("the race finds the planted front", "[quick]") {
   }
 }
 
+TEST_CASE("what an earlier version raced at one rung or at rungs far apart has no words", "[quick]") {
+  for (const auto& [ladder, raced] : {std::pair(R"("judged": 1)", false), std::pair(R"("finer": false)", false),
+                                      std::pair(R"("factor": 1.4, "rungs": 6, "finer": false)", true)}) {
+    INFO(ladder);
+    const Study sweep(R"({"name": "old", "task": "alpha", "seeds": 3, "axes": {"recipe": ["mxfp4", "mxfp8"]},
+      "race": {"seeds": 160, "delta": 0.01}, "tune": {"train.lr": {"start": 1, "seeds": 2, )" +
+                          std::string(ladder) + "}}}",
+                      tuned_world());
+    const Results results = sweep.results();
+    for (const ContextFront& front : fronts(results, Costs(results, made_up_costs()), {})) {
+      CHECK(front.raced == raced);
+      for (const FrontPoint& point : front.points)
+        CHECK((point.status == FrontStatus::screening || point.status == FrontStatus::unjudged) != raced);
+    }
+  }
+}
+
 TEST_CASE("what matters is a share of mxfp4's gap", "[quick]") {
   const auto judged = [](const std::string& recipe, const std::string& race, double noise = 0.001) {
     MadeUp world = tuned_world();

@@ -361,6 +361,10 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
   return grid;
 }
 
+bool Grid::may_race() const {
+  return race && std::all_of(tune.begin(), tune.end(), [](const TunedField& field) { return field.may_race(); });
+}
+
 std::string_view file_of_recipe(std::string_view word) {
   const std::string_view file = word.ends_with(".json") ? word : word.substr(0, word.rfind('@'));
   return file.ends_with(".json") ? file : std::string_view();

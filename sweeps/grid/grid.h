@@ -90,6 +90,9 @@ struct Grid {
   Json source;             // the file
   // Of a grid that comes from a store: the recipes that it names by file, in full, by its words for them.
   std::map<std::string, Json> recipes;
+
+  // What was raced at one rung, or at rungs too far apart, has no words; such sweeps of old are read as a screening.
+  bool may_race() const;
 };
 
 // The file that a word for a recipe leads to, PATH.json of PATH.json and of PATH.json@GEMM; "" for none.

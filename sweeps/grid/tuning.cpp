@@ -34,6 +34,8 @@ std::optional<double> tuned_value(const Json& canonical, const std::string& path
   return value->get<double>();
 }
 
+bool TunedField::may_race() const { return judged >= 2 && std::pow(ladder.factor, 1.0 / ladder.parts) <= 1.42; }
+
 Tuner::Tuner(std::vector<TunedField> fields, const Simulator& simulator)
     : fields_(std::move(fields)), simulator_(simulator) {}
 

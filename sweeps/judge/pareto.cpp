@@ -142,7 +142,7 @@ class ContextJudge {
                                             [](const RunRecord& run) { return run.status != Status::failed; }));
       point.cost = costs_.of(*point.config);
       point.x = cost_column(point.cost, options_.x);
-      front_.raced |= results_.grid().race && !values(*point.config, true).empty();
+      front_.raced |= results_.grid().may_race() && !values(*point.config, true).empty();
     }
     std::sort(front_.points.begin(), front_.points.end(), [](const FrontPoint& a, const FrontPoint& b) {
       return std::tie(a.x, a.y.mean, a.config->record.hash) < std::tie(b.x, b.y.mean, b.config->record.hash);

@@ -212,10 +212,21 @@ void refuse_without_points(const sweeps::Planner& planner) {
                           has_recipe ? "" : R"(. There is no base, so the recipe is fp32: add "base": "nvfp4")"));
 }
 
+// A race at one rung, or at rungs far apart, would tell rates apart and call them recipes.
+void refuse_coarse_race(const sweeps::Grid& grid) {
+  for (const sweeps::TunedField& field : grid.tune)
+    if (grid.race && !field.may_race())
+      throw Error(
+          fmt::format(R"({}: tune.{}: a race needs "judged" from 2 on and rungs a factor of 1.42 apart at most, )"
+                      R"(such as "factor": 2 with "finer": true; leave "judged" and "finer" out)",
+                      grid.place, field.path));
+}
+
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   if (!o.dry_run) catch_stop_signals();  // before anything is opened: a signal never finds a half-made store
   const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
   const sweeps::Grid grid = load_grid(o.grid, o.fixed);
+  refuse_coarse_race(grid);
   const char* ending = o.fixed.empty() ? ".sweep" : ".fixed.sweep";  // beside the tuned one, never in its place
   const fs::path out = o.out.empty() ? fs::path(grid.name + ending) : fs::path(o.out);
   const int workers = o.jobs > 0 ? o.jobs : threads_of_machine();

@@ -145,14 +145,15 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
   return text;
 }
 
-// The field of the grid that would make a front, to be copied. Without mxfp4 there is no delta but one that is given: 2
+// What of the grid would make a front, to be copied. Without mxfp4 there is no delta but one that is given: 2
 // % of the largest gap here, to a digit.
-std::string race_field(const ContextFront& front) {
-  if (front.delta > 0) return R"("race": {"seeds": 160})";
+std::string race_field(const sweeps::Grid& grid, const ContextFront& front) {
+  if (grid.race && !grid.may_race()) return R"(delete "judged" and "finer" from the grid's `tune`)";
+  if (front.delta > 0) return R"(add "race": {"seeds": 160} to the grid)";
   double worst = 0;
   for (const FrontPoint& point : front.points)
     if (point.y.n > 0 && point.config->in_plan && point.diverged == 0) worst = std::max(worst, std::fabs(point.y.mean));
-  return fmt::format(R"("race": {{"seeds": 160, "delta": {:.1g}}})", worst > 0 ? 0.02 * worst : 0.01);
+  return fmt::format(R"(add "race": {{"seeds": 160, "delta": {:.1g}}} to the grid)", worst > 0 ? 0.02 * worst : 0.01);
 }
 
 void print_front(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
@@ -218,7 +219,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     if (!text.empty())
       print_wrapped(fmt::format("{} stays on the front for: {}", point->config->record.hash.substr(0, 8), text));
   }
-  print_wrapped("A front: add " + race_field(front) + " to the grid and run it again; its runs stay.");
+  print_wrapped("A front: " + race_field(results.grid(), front) + " and run it again; its runs stay.");
   if (limit > 0 && shown.size() > limit) shown.resize(limit);
   print_tokens(results, front, shown);
 }
