@@ -155,7 +155,8 @@ void LinearEngine::product(ProductCall p) {
 }
 
 // Quantises an operand of fprop once, for the product and for what backward needs of it.
-LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes) {
+LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes,
+                                      bool is_there) {
   const GemmSpec& f = spec(layer, Gemm::fprop);
   const bool estimates = !(operand == 0 ? f.a : f.b).estimator.is_straight_through();
   Quantized& q = operand == 0 ? layer.at(part.index).x : layer.at(part.index).w;
@@ -167,8 +168,10 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int o
     call.x = view(kept.met);
     call.hadamard = {};
   }
-  quantize(tape, layer, Gemm::fprop, operand, call, q);
-  if (operand == 1) layer.weights.lean(q);
+  if (!is_there) {
+    quantize(tape, layer, Gemm::fprop, operand, call, q);
+    if (operand == 1) layer.weights.lean(q);
+  }
   if (decodes) {
     kept.decoded = tape.floats.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
     if (resident_ != nullptr)
@@ -179,13 +182,15 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int o
   return kept;
 }
 
-Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu, int index) {
+Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu, int index, Apart apart) {
   const Part part = {number, index};
   if (index >= most_parts || (index > 0 && number >= part_stride))
     throw Error("more than 32768 products of a layer, or 1024 layers: fewer sequences or heads are needed");
   Layer& layer = layers_[static_cast<size_t>(number)];
   const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;  // a product brings its own sizes
-  Var y = tape.variable(rows, out, x->needs_grad || w->needs_grad);
+  const bool records = x->needs_grad || w->needs_grad || (bias && bias->needs_grad);
+  Var y = apart.y != nullptr || apart.only_backward ? tape.variable(Tensor{apart.y, rows, out}, records)
+                                                    : tape.variable(rows, out, records);
   const Masked weights = masked(tape.arena, layer, w->value);
   Saved saved = {x, w, bias, y, relu, weights.values, {}, {}, {}};
   if (!layer.is_product) layer.weights.weight = w->value;
@@ -196,10 +201,12 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     layer.inputs->add(x->value);
   }
   const CalibratedWeights* const calibrated = layer.calibrated.get();
-  if (calls_apart(tape, layer)) {
+  const bool plain = layer.treatment == Treatment::plain || !tape.pass.quantise;
+  if (apart.only_backward && (plain || calls_apart(tape, layer))) {
+  } else if (calls_apart(tape, layer)) {
     multiply_in_calls(tape, layer, part, calibrated ? calibrated->smoothed(tape.arena, x->value) : x->value,
                       weights.values, calibrated ? &calibrated->codes : nullptr, y->value);
-  } else if (layer.treatment == Treatment::plain || !tape.pass.quantise) {
+  } else if (plain) {
     multiply(tape, y->value.data, out, {x->value.data, in, 1}, {weights.values.data, 1, in}, rows, out, in);
     layer.products[0].count += training && index == 0;
   } else if (calibrated && !training) {
@@ -215,11 +222,14 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
         !splits_w &&
         (decode_w || layer.weights.has_average() ||
          (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b)))));
-    if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x);
-    if (keep_w) saved.kept_w = keep(tape, layer, part, 1, weights.values, decode_w);
+    if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x && apart.y == nullptr, apart.is_latest);
+    if (keep_w)
+      saved.kept_w = keep(tape, layer, part, 1, weights.values, decode_w && apart.y == nullptr, apart.is_latest);
     SplitUse use;
-    if (splits_x && decode_x) use.decoded[0] = &saved.kept_x.decoded;
-    if (splits_w && decode_w) use.decoded[1] = &saved.kept_w.decoded;
+    if (splits_x && decode_x && apart.y == nullptr) use.decoded[0] = &saved.kept_x.decoded;
+    if (splits_w && decode_w && apart.y == nullptr) use.decoded[1] = &saved.kept_w.decoded;
+    const bool multiplies = !apart.only_backward || use.decoded[0] != nullptr || use.decoded[1] != nullptr;
+    if (y->value.data == nullptr && multiplies) y->value = tape.floats.tensor(rows, out);
     const ProductCall p = {tape,
                            layer,
                            part,
@@ -232,12 +242,15 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
                            saved.kept_w.quantized,
                            &use,
                            needs_columns(layer, x->value, weights) ? &weights : nullptr};
-    product(p);
+    if (multiplies) {
+      product(p);
+      trace(p);
+    }
     saved.channels = use.channels;
-    trace(p);
   }
   if (tape.pass.log != nullptr) note(tape, layer, part, x->value, weights.values, y->value);
-  if (bias) (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
+  if (bias && !apart.only_backward)
+    (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
   tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
   return y;
 }
@@ -252,7 +265,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
   const Tensor decoded_x = saved.kept_x.decoded;
   const Tensor decoded_w = saved.kept_w.decoded;
   const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;
-  if (bias) {
+  if (bias && bias->needs_grad) {
     float* g = tape.new_gradient(bias);
     if (saved.relu) {  // y's gradient has no other reader
       tape.k.bias_relu_backward(y->grad, g, y->value.data, rows, out);
@@ -310,6 +323,7 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     });
   }
   const bool rotated = decoded_x.data && f.hadamard.size > 0;
+  if (!w->needs_grad) return;
   finish(w, 1, rotated, [&](float* c, int64_t c_row) {
     if (plain) {
       multiply(tape, c, c_row, {dy.data, 1, out}, {x->value.data, in, 1}, out, in, rows);

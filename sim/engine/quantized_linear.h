@@ -59,12 +59,21 @@ class LinearEngine {
   /// Y = X W^T + bias (bias may be null), with `relu` max(Y, 0) of it (then with a bias), recorded on the tape. `part`
   /// numbers the products of one layer in a step (the heads of all sequences, below 32768): each has its own tensor
   /// scales, and random bits of the stream of layer number + 1024 * part. Counts and traces are those of part 0.
-  Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false, int part = 0);
+  Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu = false, int part = 0) {
+    return forward(tape, layer, x, w, bias, relu, part, {});
+  }
+  /// For callers whose tape does not live from a forward to its backward.
+  struct Apart {
+    float* y = nullptr;          // where Y is to lie, whose backward comes with another tape
+    bool only_backward = false;  // Y is not wanted: record what backward needs of a forward that was
+    bool is_latest = false;      // this layer's latest operands are those of that forward
+  };
+  Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu, int part, Apart apart);
 
   const Dispatcher& backend() const { return backend_; }
   /// After finish(): from here on operands and results lie where the tape's floats do, and this backend alone quantises
-  /// and multiplies them (sim/train/device_training.h).
-  void use(const Backend& resident) { resident_ = &resident; }
+  /// and multiplies them (sim/train/device_training.h); null: on the host again.
+  void use(const Backend* resident) { resident_ = resident; }
   /// Why a device cannot do these products on its own, in any phase; empty when it can. After finish().
   std::string reason_against_device();
 
@@ -163,7 +172,7 @@ class LinearEngine {
   void plan(int phase);
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
   void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
-  Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes);
+  Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes, bool is_there);
   // What a split product is given and gives besides C (split.h).
   struct SplitUse {
     Channels channels;                        // given, or chosen

@@ -166,7 +166,7 @@ class Run {
       if (reason.empty()) {
         scope_.emplace(*device);
         kernels_ = &device::table;
-        engine_.use(scope_->backend());
+        engine_.use(&scope_->backend());
         floats_ = Arena(&kernels_->device->memory);
       }
     }

@@ -6,6 +6,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -87,8 +90,12 @@ std::vector<uint16_t> random_bf16(int64_t count) {
   return values;
 }
 
-class RuntimeDevice final : public Device {
+class RuntimeDevice : public Device {
  public:
+  // What a device has proven, on another stream.
+  RuntimeDevice(const RuntimeDevice& proven, void* stream) : RuntimeDevice(proven) {
+    stream_ = static_cast<gpuStream_t>(stream);
+  }
   explicit RuntimeDevice(int index) : index_(index) {
     gpuDeviceProp properties = {};
     take();
@@ -133,16 +140,15 @@ class RuntimeDevice final : public Device {
   }
   void release(void* memory) override { static_cast<void>(gpuFree(memory)); }  // at exit the runtime may be gone
   void upload(void* to, const void* from, std::size_t bytes) override {
-    take();
-    if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyHostToDevice), "copying to the device");
+    move(to, from, bytes, gpuMemcpyHostToDevice, "copying to the device");
+    synchronise();
   }
   void download(void* to, const void* from, std::size_t bytes) override {
-    take();
-    if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyDeviceToHost), "copying from the device");
+    move(to, from, bytes, gpuMemcpyDeviceToHost, "copying from the device");
+    synchronise();
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
-    take();
-    if (bytes != 0) check(gpuMemcpy(to, from, bytes, gpuMemcpyDeviceToDevice), "copying inside the device");
+    move(to, from, bytes, gpuMemcpyDeviceToDevice, "copying inside the device");
   }
   double vendor_bf16_gemm(int64_t n, int repeats) override {
     take();
@@ -176,7 +182,7 @@ class RuntimeDevice final : public Device {
   }
   void synchronise() override {
     take();
-    check(gpuDeviceSynchronize(), "waiting for the device");
+    check(gpuStreamSynchronize(stream_), "waiting for the device");
   }
 
 #define FP4_GPU_RUN(Kernel)                                               \
@@ -189,23 +195,39 @@ class RuntimeDevice final : public Device {
 
  private:
   template <class Kernel>
-  static void start(const Kernel& kernel, int64_t first, int64_t count, const char* name) {
+  void start(const Kernel& kernel, int64_t first, int64_t count, const char* name) const {
     if constexpr (vendor_of<Kernel> != MatrixKind::none && vendor_of<Kernel> != own_unit) {
       throw Error(std::string("gpu: kernel ") + name + " belongs to another vendor's device", Error::failed);
     } else {
       constexpr unsigned bytes = shared_bytes<Kernel>;
-      entry<Kernel><<<static_cast<unsigned>(count), group_threads, bytes>>>(kernel, first);
+      entry<Kernel><<<static_cast<unsigned>(count), group_threads, bytes, stream_>>>(kernel, first);
       check(gpuGetLastError(), name);
     }
   }
   // The runtimes keep the device of each host thread; a new thread begins with device 0.
   void take() const { check(gpuSetDevice(index_), "taking the device"); }
+  void move(void* to, const void* from, std::size_t bytes, gpuMemcpyKind kind, const char* what) const {
+    take();
+    if (bytes != 0) check(gpuMemcpyAsync(to, from, bytes, kind, stream_), what);
+  }
 
   int index_;
+  gpuStream_t stream_ = nullptr;
   std::string name_;
   bool has_unit_ = false;
   bool has_native_ = false;
   std::vector<ExactUnit> exact_;
+};
+
+class LentDevice final : public RuntimeDevice {
+ public:
+  LentDevice(const RuntimeDevice& proven, const Lender& lender)
+      : RuntimeDevice(proven, lender.stream), lender_(lender) {}
+  void* allocate(std::size_t bytes) override { return lender_.take(bytes, lender_.of); }
+  void release(void* memory) override { lender_.give(memory, lender_.of); }
+
+ private:
+  Lender lender_;
 };
 
 struct Found {
@@ -241,5 +263,14 @@ const Found& found() {
 
 Device* this_device() { return found().device; }
 std::string no_device_reason() { return found().reason; }
+
+std::unique_ptr<Device> make_lent_device(const Lender& lender) {
+  static std::mutex mutex;
+  static std::map<int, std::unique_ptr<RuntimeDevice>>& proven = *new std::map<int, std::unique_ptr<RuntimeDevice>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<RuntimeDevice>& device = proven[lender.device];
+  if (device == nullptr) device = std::make_unique<RuntimeDevice>(lender.device);
+  return std::make_unique<LentDevice>(*device, lender);
+}
 
 }  // namespace fp4::gpu

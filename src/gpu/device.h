@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,8 +50,21 @@ class Device {
 Device* this_device();
 std::string no_device_reason();
 
+// Of one call: memory of a framework's allocator, which knows the call's stream, and the stream itself.
+struct Lender {
+  void* (*take)(std::size_t bytes, void* of) = nullptr;  // null where there is none; without these the device's own
+  void (*give)(void* memory, void* of) = nullptr;
+  void* of = nullptr;
+  void* stream = nullptr;
+  int device = 0;
+};
+// A device of this build for the length of a call, with nothing of its own: it takes memory from the lender and starts
+// kernels on its stream. Error where there is none.
+std::unique_ptr<Device> make_lent_device(const Lender& lender);
+
 // Which of `count` devices this process takes: ranks on one machine take one each, in turn where there are more ranks.
-// The number of the rank on its machine is what launchers set: Open MPI, Hydra (MPICH, Intel MPI), Slurm; 0 without it.
+// The number of the rank on its machine is what launchers set: Open MPI, Hydra (MPICH, Intel MPI), Slurm, torchrun; 0
+// without it.
 int device_of_rank(int count);
 
 // Groups for that many threads.

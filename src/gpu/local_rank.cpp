@@ -7,7 +7,7 @@
 namespace fp4::gpu {
 
 int device_of_rank(int count) {
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "LOCAL_RANK"}) {
     const char* text = std::getenv(name);
     if (text == nullptr) continue;
     const char* end = text + std::strlen(text);

@@ -189,7 +189,30 @@ class Accounts(unittest.TestCase):
         model = nn.ModuleDict({"experts": Experts(), "grouped": Grouped(), "quiet": Quiet(), "scoring": Scoring(), "up": Upwards()})
         quietly(model, "mxfp4_all")
         left = {row["module"]: row["reason"].split(" ")[0] for row in ft.report(model).rows() if row["fate"] == "left"}
-        self.assertEqual(left, {"experts": "linear", "grouped": "_grouped_mm", "scoring": "einsum", "up": "einsum"})
+        self.assertEqual(left, {"grouped": "_grouped_mm", "scoring": "einsum", "up": "einsum"})
+
+    def test_experts_are_products_of_their_own(self):
+        torch.manual_seed(0)
+        model, x = Experts(), torch.from_numpy(numbers(6, 32)).requires_grad_()
+        layers = [nn.Linear(32, 32, bias=False) for _ in range(2)]
+        with torch.no_grad():
+            for layer, weight in zip(layers, model.stack):
+                layer.weight.copy_(weight)
+        alone = quietly(nn.Sequential(*layers), "mxfp4_sr", seed=3)
+        model = quietly(nn.ModuleDict({"experts": model}), "mxfp4_sr", seed=3)
+        self.assertEqual([row["module"] for row in ft.report(model).rows()], ["experts.stack.0", "experts.stack.1"])
+        y, want = model["experts"](x), sum(layer(x) for layer in alone)
+        self.assertTrue(same(y.detach(), want.detach()))
+        y.sum().backward()
+        want.sum().backward()
+        self.assertTrue(same(model["experts"].stack.grad, torch.stack([layer.weight.grad for layer in alone])))
+
+        class Foreign(Experts):
+            def forward(self, x):
+                return sum(F.linear(x, weight * 1) for weight in self.stack)
+
+        with self.assertRaisesRegex(f4.Error, "no slice of its stacks"):
+            quietly(Foreign(), "mxfp4")(x)
 
     def test_a_tied_head_keeps_its_one_weight(self):
         model = quietly(Model(), "mxfp4_all")
@@ -352,14 +375,18 @@ class Types(unittest.TestCase):
         with torch.autocast("cpu", torch.bfloat16):
             y, theirs = mine(x), plain(x)
         self.assertEqual((y.dtype, mine(x).dtype), (theirs.dtype, torch.float32))
-        self.assertTrue(same(mine(x.bfloat16()).detach().float(), y.detach().float()))
+        rounded = copy.deepcopy(mine)
+        with torch.no_grad():
+            for p in rounded.parameters():
+                p.copy_(p.bfloat16())
+        self.assertTrue(same(rounded(x.bfloat16()).detach().float(), y.detach().float()))
         y.float().sum().backward()
         self.assertEqual(mine.weight.grad.dtype, torch.float32)
 
     def test_parameters_of_sixteen_bits_are_computed_by_way_of_float32(self):
         torch.manual_seed(0)
         plain, x = nn.Linear(32, 16).bfloat16(), torch.randn(4, 32).bfloat16()
-        with self.assertWarnsRegex(UserWarning, "weights are bfloat16 on cpu; products are computed in float32 on the host"):
+        with self.assertWarnsRegex(UserWarning, "weights are bfloat16 on cpu; products are computed in float32 on cpu"):
             mine = ft.convert(copy.deepcopy(plain), "mxfp4_all", seed=3)
         wide = ft.convert(copy.deepcopy(plain).float(), "mxfp4_all", seed=3)
         y = mine(x)
@@ -443,11 +470,9 @@ class Types(unittest.TestCase):
         with self.assertRaisesRegex(f4.Error, "its weight is no parameter any more; FSDP"):
             layer(torch.zeros(2, 32))
 
-        layer = ft.convert(nn.Linear(32, 16), "mxfp4_all")
-        hook = lambda *given: None  # noqa: E731
-        hook.__module__ = "torch.distributed.fsdp._fully_shard._fsdp_param"
-        layer.register_load_state_dict_post_hook(hook)
-        with self.assertRaisesRegex(f4.Error, "FSDP and the like cannot be used"):
+        layer = ft.convert(nn.Sequential(nn.Linear(32, 16)), "mxfp4_all")
+        layer[0].weight = nn.Parameter(torch.zeros(20, 32))
+        with self.assertRaisesRegex(f4.Error, "0: its weight was \\(16, 32\\) .* and is \\(20, 32\\); accepted: resize first"):
             layer(torch.zeros(2, 32))
 
         class FullyShardedDataParallel(nn.Module):

@@ -14,7 +14,6 @@ if torch is None:
     print("[test skipped] no torch")
     raise SystemExit(0)
 import fp4sim.torch as ft  # noqa: E402
-from fp4sim._torch_layers import _Call  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
@@ -147,7 +146,7 @@ class Steps(unittest.TestCase):
             port = s.getsockname()[1]
         out = [f"{self.folder}/{rank}.pt" for rank in range(2)]
         crew = [subprocess.Popen([sys.executable, "-c", RANKS, str(rank), str(port), f"{self.folder}/sr.json", out[rank]],
-                                 stderr=subprocess.PIPE, text=True, env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"})
+                                 stderr=subprocess.PIPE, text=True, env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "USE_LIBUV": "0"})
                 for rank in range(2)]
         for process in crew:
             told = process.communicate(timeout=120)[1]
@@ -163,25 +162,6 @@ class Steps(unittest.TestCase):
         for rank, theirs in ((0, first), (1, second)):
             mine = ft.convert(copy.deepcopy(layer), f"{self.folder}/sr.json", seed=1, rank=rank)
             self.assertTrue(same(mine(x).detach(), theirs["y"]))
-
-    def test_checkpointing_gives_the_memory_back(self):
-        """The pass of a checkpointed layer is dropped with its saved tensors and made again."""
-        import gc
-
-        def passes():
-            gc.collect()
-            return sum(type(thing) is _Call for thing in gc.get_objects())
-
-        model = ft.convert(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)), f"{self.folder}/sr.json")
-        x = torch.randn(4, 64, requires_grad=True)
-        y = model(x)
-        self.assertEqual(passes(), 2)
-        del y
-        y = checkpoint(model, x, use_reentrant=False)
-        self.assertEqual(passes(), 0)
-        y.sum().backward()
-        del y
-        self.assertEqual(passes(), 0)
 
 
 if __name__ == "__main__":

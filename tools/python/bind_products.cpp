@@ -7,12 +7,13 @@
 #include "tools/python/bound_tensor.h"
 
 namespace fp4::python {
-namespace {
 
 Accumulator accumulator_of(const std::string& words) {
   if (words.starts_with('{')) return accumulator_from(parse_json(words, "--accumulator"), "--accumulator");
   return accumulator_from_words(words, "--accumulator");
 }
+
+namespace {
 
 // One side of a product: a tensor that is quantised, or floats and how to quantise them.
 struct Side {

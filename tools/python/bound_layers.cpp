@@ -5,6 +5,7 @@
 
 #include "sim/rules/recipe.h"
 #include "sim/tape/ops.h"
+#include "sim/train/device_training.h"
 #include "src/text/error.h"
 
 namespace fp4::python {
@@ -27,10 +28,9 @@ Operand matrix_of(const Arguments& given, const char* name, int64_t rows, int64_
   return o;
 }
 
-// The trainer's tensors are not const; operands are only read.
-sim::Tensor tensor_of(const MatrixView& v, int part, int parts) {
-  const auto rows = static_cast<int>(v.rows) / parts;
-  return {const_cast<float*>(v.data) + int64_t{part} * rows * v.cols, rows, static_cast<int>(v.cols)};
+// Part i of matrices [rows, cols] one behind the other.
+sim::Tensor part_of(float* data, int i, int rows, int cols) {
+  return {data == nullptr ? nullptr : data + int64_t{i} * rows * cols, rows, cols};
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ Layers::Layers(const std::string& recipe, const std::vector<Row>& rows, const st
       backend_(backend),
       kernels_(sim::kernels(backend_.name())),
       engine_(recipe_, backend_),
-      latest_(rows.size(), nullptr) {
+      latest_(rows.size(), 0) {
   if (!recipe_.phases.empty() && steps_ == 0)
     throw Error("steps: the recipe has phases; accepted: the number of steps of the training");
   for (const sim::Phase& phase : recipe_.phases)
@@ -54,20 +54,7 @@ Layers::Layers(const std::string& recipe, const std::vector<Row>& rows, const st
       engine_.add_layer(r.name, r.in, r.out, r.quantisable);
   }
   engine_.finish();
-}
-
-sim::Arena Layers::take_arena() {
-  const std::lock_guard lock(mutex_);
-  if (free_.empty()) return sim::Arena{};
-  sim::Arena arena = std::move(free_.back());
-  free_.pop_back();
-  arena.reset();
-  return arena;
-}
-
-void Layers::give_back(sim::Arena arena) {
-  const std::lock_guard lock(mutex_);
-  if (free_.size() < 2 * rows_.size()) free_.push_back(std::move(arena));
+  against_device_ = engine_.reason_against_device();
 }
 
 std::vector<float> Layers::state() {
@@ -80,87 +67,51 @@ void Layers::restore(const std::vector<float>& state) {
   engine_.restore(state);
 }
 
-std::shared_ptr<LayerCall> Layers::forward(int number, const Operand& x, const Operand& w, const Operand& bias,
-                                           const How& how) {
-  return std::make_shared<LayerCall>(shared_from_this(), number, x, w, bias, how);
+void Layers::run(LinearCall& c) {
+  const std::lock_guard lock(mutex_);
+  const bool is_backward = c.dy != nullptr;
+  sim::Pass pass;
+  pass.seed = c.seed, pass.step = c.step, pass.training = c.training != 0 || is_backward;
+  pass.threads = thread_count(c.threads);
+  if (steps_ > 0) engine_.begin_step(static_cast<int>(c.step), steps_);
+  // The gradient of an evaluation: operands as training meets them, and no held scale changes.
+  const std::vector<float> held = is_backward && c.training == 0 ? engine_.state() : std::vector<float>();
+  if (c.lender == nullptr) {
+    engine_.use(nullptr);
+    arena_.reset();
+    sim::Tape tape(arena_, kernels_, pass);
+    run(tape, c);
+  } else {
+    if (!against_device_.empty()) throw Error("gpu: " + recipe_.name + ": " + against_device_, Error::failed);
+    const std::unique_ptr<gpu::Device> device = gpu::make_lent_device(*c.lender);
+    const sim::DeviceScope scope(*device);
+    engine_.use(&scope.backend());
+    sim::Arena host, floats(&sim::device::table.device->memory);
+    sim::Tape tape(host, floats, sim::device::table, pass);
+    run(tape, c);
+  }
+  if (!held.empty()) engine_.restore(held);
 }
 
-LayerCall::LayerCall(std::shared_ptr<Layers> layers, int number, const Operand& x, const Operand& w,
-                     const Operand& bias, const Layers::How& how)
-    : layers_(std::move(layers)),
-      number_(number),
-      x_(x),
-      w_(w),
-      bias_(bias),
-      how_(how),
-      arena_(layers_->take_arena()),
-      tape_(arena_, layers_->kernels_, how_.pass) {
-  run();
-}
-
-LayerCall::~LayerCall() { layers_->give_back(std::move(arena_)); }
-
-void LayerCall::run() {
-  const std::lock_guard lock(layers_->mutex_);
-  layers_->begin(how_.pass.step);
-  for (int i = 0; i < how_.parts; ++i) {
-    Part p = {tape_.variable(tensor_of(x_.view, i, how_.parts), how_.needs_input),
-              tape_.variable(tensor_of(w_.view, i, how_.parts), true), nullptr, nullptr};
-    if (bias_.view.data != nullptr) p.bias = tape_.variable(tensor_of(bias_.view, 0, 1), true);
-    p.y = layers_->engine_.forward(tape_, number_, p.x, p.w, p.bias, false, i);
-    parts_.push_back(p);
+void Layers::run(sim::Tape& tape, LinearCall& c) {
+  const bool is_backward = c.dy != nullptr;
+  uint64_t& latest = latest_[static_cast<size_t>(c.number)];
+  const bool is_latest = is_backward && c.training != 0 && latest == c.pass;
+  if (!is_backward) c.pass = ++passes_;
+  for (int i = 0; i < c.parts; ++i) {
+    const auto given = [&](float* data, float* gradient, int rows, int cols) {
+      const sim::Var v = tape.variable(part_of(data, i, rows, cols), gradient != nullptr || !is_backward);
+      v->grad = part_of(gradient, i, rows, cols).data;
+      return v;
+    };
+    const sim::Var x = given(c.x, c.dx, c.rows, c.in), w = given(c.w, c.dw, c.out, c.in);
+    const sim::Var bias = c.bias == nullptr ? nullptr : given(c.bias, c.db, 1, c.out);
+    const sim::Var y = engine_.forward(tape, c.number, x, w, bias, false, i,
+                                       {part_of(c.y, i, c.rows, c.out).data, is_backward, is_latest});
+    if (is_backward) y->grad = part_of(c.dy, i, c.rows, c.out).data, y->has_grad = true;
   }
-  layers_->latest_[static_cast<size_t>(number_)] = this;
-}
-
-Json LayerCall::joined(sim::Var Part::*variable, bool gradient, std::vector<float>& gathered) {
-  const auto data = [&](const Part& p) -> float* {
-    const sim::Var v = p.*variable;
-    return v == nullptr ? nullptr : gradient ? v->grad : v->value.data;
-  };
-  if (data(parts_[0]) == nullptr) return {};
-  const sim::Tensor& one = (parts_[0].*variable)->value;
-  const auto count = static_cast<uint64_t>(parts_.size());
-  const float* from = data(parts_[0]);
-  if (count > 1) {
-    gathered.clear();
-    for (const Part& p : parts_) gathered.insert(gathered.end(), data(p), data(p) + one.size());
-    from = gathered.data();
-  }
-  return array_of(Dtype::f32, {count * static_cast<uint64_t>(one.rows), static_cast<uint64_t>(one.cols)}, from,
-                  shared_from_this(), true);
-}
-
-Json LayerCall::value() { return joined(&Part::y, false, y_); }
-
-Json LayerCall::backward(const Operand& dy) {
-  if (!how_.records) throw Error("backward: this forward pass kept nothing for it");
-  if (!how_.pass.training) {  // evaluation: operands as training meets them, and no held scale changes
-    Layers::How training = how_;
-    training.pass.training = true;
-    const std::vector<float> held = layers_->state();
-    Json out = std::make_shared<LayerCall>(layers_, number_, x_, w_, bias_, training)->backward(dy);
-    layers_->restore(held);
-    return out;
-  }
-  // The engine keeps quantised operands of a layer's last call: an earlier one computes them again, bit for bit.
-  if (layers_->latest_[static_cast<size_t>(number_)] != this)
-    return std::make_shared<LayerCall>(layers_, number_, x_, w_, bias_, how_)->backward(dy);
-  {
-    const std::lock_guard lock(layers_->mutex_);
-    layers_->begin(how_.pass.step);
-    for (int i = 0; i < how_.parts; ++i) {
-      const Part& p = parts_[static_cast<size_t>(i)];
-      for (sim::Var v : {p.x, p.w, p.bias})
-        if (v != nullptr) v->grad = nullptr, v->has_grad = false;
-      p.y->grad = tensor_of(dy.view, i, how_.parts).data;
-      p.y->has_grad = true;
-    }
-    tape_.backward(tape_.variable(1, 1, false));
-  }
-  return {{"x", joined(&Part::x, true, dx_)},
-          {"weight", joined(&Part::w, true, dw_)},
-          {"bias", joined(&Part::bias, true, dbias_)}};
+  latest = is_backward || c.training != 0 ? c.pass : 0;
+  if (is_backward) tape.backward(tape.variable(1, 1, false));
 }
 
 namespace {
@@ -185,31 +136,7 @@ Json layer_facts(const Arguments& given) {
   for (const char* field : {"optimizer", "states", "ptq", "muon", "attn"})
     if (const auto at = recipe.find(field); at != recipe.end() && !at->empty() && *at != sim::Json(""))
       notes.push_back(std::string(field) + ": is the trainer's");
-  return {{"recipe", recipe}, {"rows", rows}, {"notes", notes}};
-}
-
-Json forward(const Arguments& given) {
-  const auto layers = given.object<Layers>("layers");
-  const int number = given.get<int>("number"), parts = given.get<int>("parts");
-  const auto in = given.get<int64_t>("in"), out = given.get<int64_t>("out");  // 0: as the operands are
-  Layers::How how;
-  how.pass.seed = given.get<uint64_t>("seed");
-  how.pass.step = given.get<uint32_t>("step");
-  how.records = given.get<bool>("records");
-  how.pass.training = given.get<bool>("training");
-  how.pass.threads = given.threads();
-  how.needs_input = given.get<bool>("needs_input");
-  how.parts = parts;
-  const Operand x = matrix_of(given, "x", 0, in);
-  const Operand w = matrix_of(given, "weight", out * parts, x.view.cols);
-  const auto call = layers->forward(
-      number, x, w, given.has("bias") ? matrix_of(given, "bias", 1, w.view.rows / parts) : Operand{}, how);
-  Json value = call->value();
-  return {{"value", std::move(value)}, {"call", how.records ? handle_of(call) : Json()}};
-}
-
-Json backward(const Arguments& given) {
-  return given.object<LayerCall>("call")->backward(operand_of(given, "gradient"));
+  return {{"recipe", recipe}, {"rows", rows}, {"notes", notes}, {"against_device", layers->against_device()}};
 }
 
 // Mean loss of logits [N, classes], and its gradient, by the trainer's own exponentials and sums.
@@ -225,7 +152,8 @@ Json cross_entropy(const Arguments& given) {
   sim::Arena arena;
   sim::Pass pass;
   sim::Tape tape(arena, sim::kernels(), pass);
-  const sim::Var v = tape.variable(tensor_of(logits.view, 0, 1), true);
+  const sim::Var v = tape.variable({const_cast<float*>(logits.view.data), static_cast<int>(logits.view.rows), classes},
+                                   true);  // is only read
   const sim::Var mean = sim::cross_entropy(tape, v, labels.data(), nullptr);
   tape.backward(mean);
   return {{"loss", mean->value.data[0]},
@@ -244,8 +172,6 @@ const std::vector<Function>& layer_functions() {
          given.object<Layers>("layers")->restore(given.get<std::vector<float>>("state"));
          return Json();
        }},
-      {"layer_forward", &forward},
-      {"layer_backward", &backward},
       {"cross_entropy", &cross_entropy},
   };
   return table;

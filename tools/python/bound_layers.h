@@ -1,15 +1,25 @@
-// Linear layers and attention products of somebody else's model under a recipe: sim/engine/quantized_linear.h with a
-// tape for each call, whose memory is what Python gets. Forward and backward of one set of layers run one at a time.
+// Linear layers and attention products of somebody else's model under a recipe: sim/engine/quantized_linear.h on memory
+// of the caller's, the host's or that of a lent device. A call keeps nothing for the next but what the engine holds of
+// a layer's latest operands; calls of one set of layers run one at a time.
 #pragma once
 
 #include <mutex>
 
 #include "sim/engine/quantized_linear.h"
+#include "src/gpu/device.h"
 #include "tools/python/arrays.h"
 
 namespace fp4::python {
 
-class LayerCall;
+/// One product of a layer or its backward; `parts` of equal sizes lie one behind the other. Row-major without gaps. The
+/// order of fields is that of _torch_ops.py.
+struct LinearCall {
+  const gpu::Lender* lender;  // of the device where all pointers lie; null: the host
+  uint64_t seed, pass;        // pass: in: that of a backward; out: the number of this forward
+  uint32_t step;
+  int32_t number, parts, rows, in, out, training, threads;
+  float *x, *w, *bias, *y, *dy, *dx, *dw, *db;  // forward fills y, backward what is not null of dx, dw, db
+};
 
 class Layers : public Object, public std::enable_shared_from_this<Layers> {
  public:
@@ -20,20 +30,14 @@ class Layers : public Object, public std::enable_shared_from_this<Layers> {
     int in, out;
     bool quantisable, product;
   };
-  /// What one call says besides its operands; `parts` products of equal sizes lie one behind the other in them.
-  struct How {
-    sim::Pass pass;
-    bool records = false;  // its backward will be asked for
-    bool needs_input = false;
-    int parts = 1;
-  };
   /// recipe: a name, NAME@GEMM, a .json file, or JSON text; steps: of the training, for recipes with phases, else 0.
   /// Error for what the recipe does not allow.
   Layers(const std::string& recipe, const std::vector<Row>& rows, const std::string& backend, int steps);
 
-  /// Y [N, out] = X [N, in] W^T + bias of layer `number`; a bias without data is none.
-  std::shared_ptr<LayerCall> forward(int number, const Operand& x, const Operand& w, const Operand& bias,
-                                     const How& how);
+  /// Y [N, out] = X [N, in] W^T + bias of layer `number`, or its gradients.
+  void run(LinearCall& call);
+  /// Why a lent device cannot do it, and empty when it can.
+  const std::string& against_device() const { return against_device_; }
   const sim::Recipe& recipe() const { return recipe_; }
   const sim::LinearEngine& engine() const { return engine_; }
   /// Held tensor amaxes, as a checkpoint has to keep them.
@@ -41,12 +45,7 @@ class Layers : public Object, public std::enable_shared_from_this<Layers> {
   void restore(const std::vector<float>& state);
 
  private:
-  friend class LayerCall;
-  void begin(uint32_t step) {
-    if (steps_ > 0) engine_.begin_step(static_cast<int>(step), steps_);
-  }
-  sim::Arena take_arena();
-  void give_back(sim::Arena arena);
+  void run(sim::Tape& tape, LinearCall& call);
 
   sim::Recipe recipe_;
   std::vector<Row> rows_;
@@ -55,39 +54,10 @@ class Layers : public Object, public std::enable_shared_from_this<Layers> {
   const sim::Kernels& kernels_;
   sim::LinearEngine engine_;
   std::mutex mutex_;
-  std::vector<const LayerCall*> latest_;  // whose operands the engine holds, per layer
-  std::vector<sim::Arena> free_;
-};
-
-/// One forward pass of one layer, and what its backward needs; Python keeps the operands.
-class LayerCall : public Object, public std::enable_shared_from_this<LayerCall> {
- public:
-  LayerCall(std::shared_ptr<Layers> layers, int number, const Operand& x, const Operand& w, const Operand& bias,
-            const Layers::How& how);
-  ~LayerCall() override;
-  LayerCall(const LayerCall&) = delete;
-  LayerCall& operator=(const LayerCall&) = delete;
-
-  /// y, and {x, weight, bias} from dy [N, out]; null for what nobody asked for. Views of this call's memory.
-  Json value();
-  Json backward(const Operand& dy);
-
- private:
-  struct Part {
-    sim::Var x, w, bias, y;
-  };
-  void run();
-  /// Of all parts, one behind the other; `gathered` keeps them where there are several.
-  Json joined(sim::Var Part::*variable, bool gradient, std::vector<float>& gathered);
-
-  std::shared_ptr<Layers> layers_;
-  int number_;
-  Operand x_, w_, bias_;
-  Layers::How how_;
+  std::string against_device_;
   sim::Arena arena_;
-  sim::Tape tape_;
-  std::vector<Part> parts_;
-  std::vector<float> y_, dx_, dw_, dbias_;
+  uint64_t passes_ = 0;
+  std::vector<uint64_t> latest_;  // whose operands the engine holds, per layer; 0: nobody's
 };
 
 }  // namespace fp4::python

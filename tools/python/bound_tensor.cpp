@@ -5,19 +5,12 @@
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
 #include "src/layout/digit_layout.h"
-#include "src/stream/quantize_layout.h"
 #include "src/text/error.h"
 
 namespace fp4::python {
 namespace {
 
 using folder::Part;
-
-std::vector<Part> parts_of(const QuantSpec& spec, const Shape& shape) {
-  return folder::layout_of(spec, static_cast<int64_t>(matrix_rows(shape)), static_cast<int64_t>(matrix_cols(shape)), {},
-                           shape)
-      .parts;
-}
 
 const Part* part_named(const std::vector<Part>& parts, const std::string& name) {
   for (const Part& part : parts)
@@ -46,6 +39,12 @@ Json copied(const std::vector<uint8_t>& bytes, const Shape& shape) { return arra
 Json copied(const std::vector<uint8_t>& bytes) { return copied(bytes, {bytes.size()}); }
 
 }  // namespace
+
+std::vector<Part> parts_of(const QuantSpec& spec, const Shape& shape) {
+  return folder::layout_of(spec, static_cast<int64_t>(matrix_rows(shape)), static_cast<int64_t>(matrix_cols(shape)), {},
+                           shape)
+      .parts;
+}
 
 Quantized quantized_of(const QuantSpec& spec, const Shape& shape, const Arguments& given) {
   element_count("shape", shape);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/stream/quantize_files.h"
+#include "src/stream/quantize_layout.h"
 #include "tools/python/arrays.h"
 
 namespace fp4::python {
@@ -24,6 +25,11 @@ class Tensor : public Object, public std::enable_shared_from_this<Tensor> {
   Quantized q_;
   Shape shape_;
 };
+
+/// The arrays of a quantised tensor of this shape, as `fp4sim quantize` names its files.
+std::vector<folder::Part> parts_of(const QuantSpec& spec, const Shape& shape);
+/// A name, a file, or the JSON of an adder.
+Accumulator accumulator_of(const std::string& words);
 
 /// What the arguments codes, scales and tensor_scale of an operand [rows, cols] are, each checked for type and shape.
 Quantized quantized_of(const QuantSpec& spec, const Shape& shape, const Arguments& given);

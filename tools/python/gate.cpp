@@ -14,6 +14,7 @@
 #include "src/threads/float_environment.h"
 #include "sweeps/carried_files.h"
 #include "tools/python/arrays.h"
+#include "tools/python/bound_layers.h"
 
 namespace fp4::python {
 namespace {
@@ -23,7 +24,7 @@ const std::map<std::string_view, const Function*>& functions() {
     register_embedded(sweeps_data());
     std::map<std::string_view, const Function*> table;
     for (const auto* group : {&word_functions(), &tensor_functions(), &file_functions(), &product_functions(),
-                              &experiment_functions(), &layer_functions()})
+                              &experiment_functions(), &layer_functions(), &lent_functions()})
       for (const Function& function : *group) table.emplace(function.name, &function);
     return table;
   }();
@@ -32,19 +33,37 @@ const std::map<std::string_view, const Function*>& functions() {
 
 Json failed(const char* message, int code) { return {{"error", message}, {"exit_code", code}}; }
 
-Json call(const char* name, const char* arguments) {
+template <class F>
+Json guarded(F f) {
   const DefaultFloatEnvironment floats;  // whatever another module of the process has set
   try {
-    const auto found = functions().find(name);
-    if (found == functions().end()) throw Error(std::string("the library has no function ") + name, Error::failed);
-    const Json given = Json::parse(arguments);
-    return {{"value", found->second->run(Arguments(given))}};
+    return {{"value", f()}};
   } catch (const Error& error) {
     return failed(error.what(), error.kind);
   } catch (const std::bad_alloc&) {
     return failed("out of memory", 1);
   } catch (const std::exception& error) {
     return failed(error.what(), 1);
+  }
+}
+
+Json call(const char* name, const char* arguments) {
+  return guarded([&] {
+    const auto found = functions().find(name);
+    if (found == functions().end()) throw Error(std::string("the library has no function ") + name, Error::failed);
+    const Json given = Json::parse(arguments);
+    return found->second->run(Arguments(given));
+  });
+}
+
+// To be given to fp4py_free; null without memory for it.
+char* told(const Json& result) noexcept {
+  try {
+    const std::string text = result.dump(-1, ' ', false, Json::error_handler_t::replace);
+    char* out = static_cast<char*>(std::malloc(text.size() + 1));
+    return out == nullptr ? out : static_cast<char*>(std::memcpy(out, text.c_str(), text.size() + 1));
+  } catch (...) {
+    return nullptr;
   }
 }
 
@@ -67,8 +86,8 @@ Json address_of(Handle handle) { return reinterpret_cast<uintptr_t>(new Handle(s
 
 }  // namespace
 
-std::shared_ptr<Object> Arguments::held(const char* name) const {
-  return std::static_pointer_cast<Object>(*reinterpret_cast<const Handle*>(get<uintptr_t>(name)));
+std::shared_ptr<Object> held_by(const void* handle) {
+  return std::static_pointer_cast<Object>(*static_cast<const Handle*>(handle));
 }
 
 int Arguments::threads() const { return thread_count(get<int>("threads")); }
@@ -89,14 +108,16 @@ extern "C" {
 
 // The result, {"value": ..} or {"error": .., "exit_code": ..}, to be given to fp4py_free; null without memory for it.
 __attribute__((visibility("default"))) char* fp4py_call(const char* name, const char* arguments) noexcept {
-  try {
-    const std::string text =
-        fp4::python::call(name, arguments).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    char* out = static_cast<char*>(std::malloc(text.size() + 1));
-    return out == nullptr ? out : static_cast<char*>(std::memcpy(out, text.c_str(), text.size() + 1));
-  } catch (...) {
-    return nullptr;
-  }
+  return fp4::python::told(fp4::python::call(name, arguments));
+}
+
+// Without JSON on the way: null where all went well, else as fp4py_call.
+__attribute__((visibility("default"))) char* fp4d_linear(void* layers, fp4::python::LinearCall* call) noexcept {
+  const fp4::python::Json result = fp4::python::guarded([&] {
+    std::dynamic_pointer_cast<fp4::python::Layers>(fp4::python::held_by(layers))->run(*call);
+    return fp4::python::Json();
+  });
+  return result.contains("error") ? fp4::python::told(result) : nullptr;
 }
 
 // The number of two functions, either null; they stay for the process. -1 without memory.

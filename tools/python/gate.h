@@ -21,6 +21,9 @@ struct Object {
   virtual ~Object() = default;
 };
 
+/// What a handle that Python holds is of.
+std::shared_ptr<Object> held_by(const void* handle);
+
 /// One call's arguments by name; what Python sends is trusted in its types, not in its values.
 class Arguments {
  public:
@@ -35,14 +38,13 @@ class Arguments {
   /// The object of a handle; T has to be what the handle is of.
   template <class T>
   std::shared_ptr<T> object(const char* name) const {
-    return std::dynamic_pointer_cast<T>(held(name));
+    return std::dynamic_pointer_cast<T>(held_by(reinterpret_cast<const void*>(get<uintptr_t>(name))));
   }
   RandomPlace place() const { return {get<uint64_t>("seed"), get<uint32_t>("stream"), get<uint32_t>("step")}; }
   std::string backend() const { return text("backend"); }
   int threads() const;
 
  private:
-  std::shared_ptr<Object> held(const char* name) const;
   const Json& json_;
 };
 
@@ -57,6 +59,7 @@ const std::vector<Function>& file_functions();
 const std::vector<Function>& product_functions();
 const std::vector<Function>& experiment_functions();
 const std::vector<Function>& layer_functions();
+const std::vector<Function>& lent_functions();
 
 /// How many threads a call takes: `wanted`, or for 0 what set_num_threads said, at first all cores.
 int thread_count(int wanted);

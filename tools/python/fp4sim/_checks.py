@@ -35,6 +35,13 @@ def word(value, name):
     return str(value)
 
 
+def one_of(value, name, words):
+    """One of some words."""
+    if value not in words:
+        raise Error(f"{name}: unknown word {value!r}; accepted: {', '.join(words)}")
+    return value
+
+
 def recipe_of(value):
     """A recipe for the library: its name, the path of its .json file, or the JSON of a dict."""
     if not isinstance(value, dict):

@@ -30,6 +30,9 @@ except OSError as problem:
 _library.fp4py_call.restype = ctypes.c_void_p
 _library.fp4py_call.argtypes = ctypes.c_char_p, ctypes.c_char_p
 _library.fp4py_free.argtypes = (ctypes.c_void_p,)
+linear = _library.fp4d_linear  # for run()
+linear.restype = ctypes.c_void_p
+linear.argtypes = ctypes.c_void_p, ctypes.c_void_p
 _library.fp4py_drop.argtypes = (ctypes.c_void_p,)
 _drop = _library.fp4py_drop
 _library.fp4py_register.restype = ctypes.c_int
@@ -85,19 +88,19 @@ class _Worker:
 
     def work(self):
         while not self.left:
-            name, arguments, keep, box, ready = self.jobs.get()
-            box.append(_library.fp4py_call(name, arguments))
+            job, keep, box, ready = self.jobs.get()
+            box.append(job())
             ready.release()
             if self.left and box[0] is not None:
                 _read(box[0])  # nobody will: what it holds is dropped
             if self.left and self.afterwards is not None:
                 self.afterwards()
-            del name, arguments, keep, box, ready
+            del job, keep, box, ready
 
-    def call(self, name, arguments, keep, poll, afterwards):
+    def call(self, job, keep, poll, afterwards):
         box, ready = [], threading.Lock()
         ready.acquire()
-        self.jobs.put((name, arguments, keep, box, ready))
+        self.jobs.put((job, keep, box, ready))
         try:
             while not ready.acquire(timeout=-1 if poll is None else PERIOD):
                 poll()
@@ -113,13 +116,13 @@ _idle = []  # workers without a job
 os.register_at_fork(after_in_child=_idle.clear)
 
 
-def _in_worker(name, arguments, keep, poll, afterwards=None):
+def _in_worker(job, keep, poll, afterwards=None):
     """The result of a call that Ctrl-C may leave alone: its thread ends it, and what it gives is dropped."""
     try:
         mine = _idle.pop()
     except IndexError:
         mine = _Worker()
-    text = mine.call(name, arguments, keep, poll, afterwards)
+    text = mine.call(job, keep, poll, afterwards)
     _idle.append(mine)
     return text
 
@@ -153,14 +156,14 @@ class _Callables:
             self.problem = None
             self.turn.release()
 
-    def call(self, name, sent, keep, poll):
+    def call(self, job, keep, poll):
         self.turn.acquire()
         first = threading.Lock()
         try:
             if threading.current_thread() is threading.main_thread():
-                text = _in_worker(name, sent, keep, poll, afterwards=lambda: self.end(first))
+                text = _in_worker(job, keep, poll, afterwards=lambda: self.end(first))
             else:
-                text = _library.fp4py_call(name, sent)
+                text = job()
         except BaseException as problem:  # the call still runs; its thread gives the turn away
             self.problem = problem
             raise
@@ -185,20 +188,34 @@ def call(name, /, *, long=False, keep=None, poll=None, asks=False, **arguments):
     asks   Python's own rounding or scale stands behind a handle or in a file among the arguments
     """
     sent = json.dumps(arguments, allow_nan=False).encode()
-    if callables.kept and (asks or b"calls" in sent):
-        text = callables.call(name.encode(), sent, keep, poll)
-    elif poll is not None or (long and threading.current_thread() is threading.main_thread()):
-        text = _in_worker(name.encode(), sent, keep, poll)
-    else:
-        text = _library.fp4py_call(name.encode(), sent)
+    text = _text_of(lambda: _library.fp4py_call(name.encode(), sent), long, keep, poll, asks or b"calls" in sent)
     if text is None:
         raise MemoryError("fp4sim: out of memory")
+    return _value(text)
+
+
+def _text_of(job, long, keep, poll, asks):
+    if asks and callables.kept:
+        return callables.call(job, keep, poll)
+    if poll is not None or (long and threading.current_thread() is threading.main_thread()):
+        return _in_worker(job, keep, poll)
+    return job()
+
+
+def _value(text):
     made = _read(text)
     if "error" in made:
         error = Error(made["error"])
         error.exit_code = made["exit_code"]
         raise error
     return made["value"]
+
+
+def run(job, *, long=False, keep=None, asks=False):
+    """A job that gives None, or the address of an error; words as in call()."""
+    text = _text_of(job, long, keep, None, asks)
+    if text is not None:
+        _value(text)
 
 
 LONG = 1 << 17  # elements of a tensor, or multiplications over 64, above which a call is one to wait for

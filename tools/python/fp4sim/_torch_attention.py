@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ._core import Error
-from ._torch_layers import Converted, on_host, shape_alone
+from ._torch_layers import Converted, allow
 
 LINEAR = "q", "k", "v", "o"
 PRODUCTS = "qk", "pv"
@@ -22,10 +22,6 @@ def rows_of(name, module, quantisable):
 class Attention(Converted):
     """torch.nn.MultiheadAttention: never by torch's fused path, which would compute all of it in one fp32 kernel."""
 
-    def adopt(self, group, numbers):
-        self._group, self._numbers, self._number = group, numbers, numbers[0]
-        return self
-
     def _weights(self):
         if self._qkv_same_embed_dim:
             weights = self.in_proj_weight.chunk(3)
@@ -34,14 +30,11 @@ class Attention(Converted):
         return weights, (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
 
     def _product(self, part, x, weight):
-        """[B, H, N, K] and [B, H, M, K] -> [B, H, N, M]: by torch where the recipe says so, or where there are no numbers."""
+        """[B, H, N, K] and [B, H, M, K] -> [B, H, N, M]: by torch where the recipe says so."""
         number = self._numbers[4 + PRODUCTS.index(part)]
-        if not self._group.quantised(number) or shape_alone(x, weight):
+        if not self._group.quantised(number):
             return torch.matmul(x, weight.transpose(2, 3).to(x.dtype))
-        heads, (n, k), m = x.shape[:2], x.shape[2:], weight.shape[2]
-        made = self._group.product(self, number, on_host(x.reshape(-1, k)), on_host(weight.reshape(-1, k)), None,
-                                   heads[0] * heads[1], (k, m))
-        return made.reshape(*heads, n, m).to(x.device, x.dtype)
+        return self._group.product(self, number, x, weight)
 
     def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
                 average_attn_weights=True, is_causal=False):
@@ -107,3 +100,6 @@ class Attention(Converted):
             mask = nn.functional.pad(mask, (0, extra)).to(like.dtype)
             total = mask if total is None else total + mask
         return total
+
+
+allow(Attention)

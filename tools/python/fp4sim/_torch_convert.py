@@ -1,4 +1,5 @@
 """convert(): every product of a model gets a fate - converted, bf16 by the recipe, or left, with the reason."""
+import copy
 import logging
 import os
 import warnings
@@ -7,11 +8,13 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from ._checks import count_of_threads, recipe_of, seed_of, whole, word
+from ._checks import count_of_threads, one_of, recipe_of, seed_of, whole, word
 from ._core import Error
 from ._results import Table
 from ._torch_attention import Attention, rows_of
-from ._torch_layers import TYPES, Converted, Group, Own, Plain, Turned, class_of
+from ._torch_group import TYPES, Group
+from ._torch_layers import Converted, Experts, Own, Plain, Turned, class_of, stacks
+from ._torch_ops import place_of
 from ._torch_products import has_own_forward, is_conv1d, own_products, torch_kind
 
 CONVERTED, BY_RECIPE, PLAIN, LEFT = "converted", "bf16 by the recipe", "fp32 by `plain`", "left"
@@ -32,6 +35,9 @@ class Site:
         m = self.module
         if self.way is Attention:
             return rows_of(self.name, m, True)
+        if self.way is Experts:
+            return [(f"{self.name}.{name}.{i}", p.shape[2], p.shape[1], True, False) for name, p in stacks(m).items()
+                    for i in range(len(p))], []
         turned = self.way is Turned or is_conv1d(m)
         out, size = reversed(m.weight.shape) if turned else m.weight.shape
         return [(self.name, size, out, True, False)], []
@@ -58,6 +64,8 @@ def _way(module):
         return Attention, "", []
     if is_conv1d(module):
         return Turned, "", []
+    if others == ["linear"] and stacks(module):
+        return Experts, "", []
     what = torch_kind(module)
     if what:
         return None, what, []
@@ -99,25 +107,26 @@ def _chosen(sites, words, argument):
     return {name for name in names if name in words or name.rsplit(".", 1)[-1] in words}
 
 
-def _check_weights(site):
-    """What kind of memory its weights have: refused, or by way of the host."""
-    devices = set()
+def _check_weights(site, group):
+    """How its weights come to the kernels, where that is not as they are; Error for types that cannot."""
     for name, p in site.module.named_parameters():
         if p.dtype not in TYPES:
             raise Error(f"convert: {site.name or 'the layer'}: {name} is {p.dtype} on {p.device.type}; accepted: "
                         "torch.float32 on cpu, and by way of it float32, bfloat16 and float16 on any device")
         if not p.is_meta and (p.dtype, p.device.type) != (torch.float32, "cpu"):
-            devices.add(f"{str(p.dtype)[6:]} on {p.device.type}")
-    return devices
+            where = place_of(group, p)
+            yield (f"{str(p.dtype)[6:]} on {p.device.type}; products are computed in float32 " +
+                   (f"on {p.device.type}" if where == str(p.device) else f"on the {where}"))
 
 
 def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *, skip: "str | list[str] | tuple[str, ...]" = (),
             plain: "str | list[str] | tuple[str, ...]" = (), seed: int = 0, steps: int = 0, strict: bool = False,
-            rank: "int | None" = None, threads: "int | None" = None, backend: str = "auto") -> "Model":
+            rank: "int | None" = None, threads: "int | None" = None, backend: str = "auto",
+            device: str = "auto") -> "Model":
     """Puts every product of `model` that can be reached under a recipe; returns the model, and report() tells the rest.
 
     Reached are torch.nn.Linear, its subclasses (also with a forward of their own around F.linear), weights behind
-    parametrisations, transformers' Conv1D, and torch.nn.MultiheadAttention whole: Q, K, V and out as linear layers, QK^T
+    parametrisations, transformers' Conv1D and experts (stacked weights, multiplied by slices in F.linear), and torch.nn.MultiheadAttention whole: Q, K, V and out as linear layers, QK^T
     and PV by the recipe's rules for `qk` and `pv`. What else multiplies matrices is left as it is and named by a warning;
     with `strict` it is an Error, and the model stays what it was.
 
@@ -127,8 +136,9 @@ def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *
     keeps its number and stays torch's, one in `plain` runs in fp32 by the trainer's own sums, as its heads do. The
     recipe's own choice of layers (skip_last, names) is among the others: what it leaves out runs in bfloat16, as in
     `fp4sim train`. steps: of the training, which a recipe with phases needs. rank: whose random bits these are; None: the
-    rank in torch.distributed. Parameters are kept, not copied; those of a device or of 16 bits are computed by way of
-    float32 on the host. Raises Error for a name in `skip` or `plain` that no layer has, for a model without layers that
+    rank in torch.distributed. device: "auto" computes products of CUDA tensors in their own memory, in a build with device
+    code and where the recipe's kernels are there; "host", or FP4SIM_TORCH=host, by way of the host. Parameters are kept, not
+    copied; those of 16 bits are computed by way of float32. Raises Error for a name in `skip` or `plain` that no layer has, for a model without layers that
     can be reached, and for one that is converted already.
     """
     again = next((name for name, m in model.named_modules() if isinstance(m, Converted)), None)
@@ -152,7 +162,7 @@ def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *
             later += s.products
     group = Group(recipe_of(recipe), rows + later, seed_of(seed), whole(steps, "--steps", 0, 10**9),
                   count_of_threads(threads), word(backend, "--backend"),
-                  None if rank is None else whole(rank, "rank", 0, 2**31 - 1))
+                  None if rank is None else whole(rank, "rank", 0, 2**31 - 1), one_of(device, "device", ("auto", "host")))
     table = _fates(sites, group, in_fp32)
     left = [row for row in table if row["fate"] == LEFT and not row.pop("asked")]
     for row in table:
@@ -160,18 +170,21 @@ def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *
     lines = "".join(f"\n  {row['module'] or '(the model)'} ({row['kind']}): {row['reason']}" for row in left)
     if strict and left:
         raise Error(f"convert: {len(left)} products would be left as torch's:{lines}".replace("\n ", ""))
-    devices = set().union(*(_check_weights(s) for s in reached if not s.asked))
+    ways = {way for s in reached if not s.asked for way in _check_weights(s, group)}
     for s in reached:
         if not s.asked:
             s.module.__class__ = class_of(s.way, type(s.module))
-            s.module.adopt(group, s.numbers if s.way is Attention else s.numbers[0])
+            s.module.adopt(group, *s.numbers)
+            config = getattr(s.module, "config", None)
+            if s.way is Experts and hasattr(config, "_experts_implementation"):  # transformers' grouped kernels go past F.linear
+                s.module.config = copy.copy(config)
+                s.module.config._experts_implementation = "eager"
     _close_fused_paths(model)
     model.__dict__["_fp4sim_report"] = table
     if left:
         warnings.warn(f"fp4sim: {len(left)} products are left as torch's (fp4sim.torch.report(model)):{lines}", stacklevel=2)
-    if devices:
-        warnings.warn(f"fp4sim: weights are {', '.join(sorted(devices))}; products are computed in float32 on the host",
-                      stacklevel=2)
+    if ways:
+        warnings.warn(f"fp4sim: weights are {', '.join(sorted(ways))}", stacklevel=2)
     for note in group.facts["notes"]:
         warnings.warn(f"fp4sim: recipe {group.label()}: {note}; not done here", stacklevel=2)
     logging.getLogger("fp4sim").info("converted under %s: %d layers, %d left", group.label(), len(rows), len(left))
@@ -221,8 +234,13 @@ def _close_fused_paths(model):
 
 def report(model: nn.Module) -> Table:
     """What became of each product of a converted model, a row each: module, kind, fate, the formats of fprop, dgrad and
-    wgrad, the layer's number, and the reason where it is left."""
+    wgrad, the layer's number, where its products run now ("cpu", "cuda:0", "host: why"), and the reason where it is left."""
     rows = model.__dict__.get("_fp4sim_report")
     if rows is None:
         raise Error("report: the model is not what fp4sim.torch.convert() returned")
+    made = {n: (m._group, m) for m in model.modules() if isinstance(m, Converted) for n in m._numbers}
+    for row in rows:
+        group, module = made.get(row["number"], (None, None))
+        weight = None if module is None else next(module.parameters(), None)
+        row["where"] = "" if weight is None else place_of(group, weight)
     return Table.of(rows)

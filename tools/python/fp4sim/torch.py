@@ -2,7 +2,7 @@
 
 The three products of a layer are those of `fp4sim train`, by the same code: Y = Q(X) Q(W)^T + bias, dX = Q(dY) Q(W^T)^T,
 dW = Q(dY^T) Q(X^T)^T, with the recipe's Hadamards, estimators, held scales and random bits, which lie at (seed + rank,
-layer, step). Products are computed in float32 on the host; what stands around the layers is torch's own.
+layer, step). Products are computed in float32 where their tensors lie; what stands around the layers is torch's own.
 """
 from typing import Any as _Any
 
@@ -11,10 +11,9 @@ import torch as _torch
 from . import _arrays, _core
 from ._checks import whole as _whole
 from ._core import Error
-from ._tensors import quantize
 from ._torch_convert import convert, report
 from ._torch_layers import Linear, groups as _groups
-from ._words import Spec as _Spec
+from ._torch_tensors import Quantized, fake_quantize, gemm, hadamard, quantize
 
 
 def step(model: _torch.nn.Module) -> None:
@@ -45,7 +44,7 @@ def load_state(model: _torch.nn.Module, saved: "dict[str, _Any]") -> None:
         raise Error("load_state: the state belongs to another model")
     for group, mine in zip(groups, saved["groups"]):
         group.restore(mine["held"])
-        group.step, group.begins, group.total = mine["step"], mine["begins"], None
+        group.step, group.begins, group.versions = mine["step"], mine["begins"], {}
 
 
 class _CrossEntropy(_torch.autograd.Function):
@@ -67,19 +66,5 @@ def cross_entropy(logits: _torch.Tensor, labels: _torch.Tensor) -> _torch.Tensor
     return _CrossEntropy.apply(logits.float(), [_whole(n, "labels", -2**31, 2**31 - 1) for n in labels.tolist()])
 
 
-class _Fake(_torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, spec, keywords):
-        return _torch.from_numpy(quantize(x.detach(), spec, **{"statistics": False, **keywords}).dequantize()).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient, None, None
-
-
-def fake_quantize(x: _torch.Tensor, spec: "str | _Spec" = "mxfp4", **keywords: _Any) -> _torch.Tensor:
-    """x quantised and decoded again; its gradient passes straight through. Keywords as in fp4sim.quantize."""
-    return _Fake.apply(x, spec, keywords)
-
-
-__all__ = ["Linear", "convert", "cross_entropy", "fake_quantize", "load_state", "report", "set_step", "state", "step"]
+__all__ = ["Linear", "Quantized", "convert", "cross_entropy", "fake_quantize", "gemm", "hadamard", "load_state", "quantize",
+           "report", "set_step", "state", "step"]

@@ -1,0 +1,196 @@
+"""Groups of layers under one recipe: their steps, and the products that torch's modules ask of them."""
+import importlib
+import itertools
+import json
+import os
+import warnings
+import weakref
+
+import torch
+
+from . import _core
+from ._core import Error
+from ._torch_ops import GROUPS, call
+
+TYPES = torch.float32, torch.bfloat16, torch.float16
+SAMPLE = 64  # weights of a group's first layer that tell whether somebody writes past autograd
+
+
+def rank():
+    """Of this process among those of torch.distributed; 0 alone."""
+    distributed = torch.distributed
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+
+
+def autocast_type(device):
+    """What autocast computes linear layers in on a device ("cpu", "cuda"); None outside it."""
+    if device == "meta":
+        return None
+    if hasattr(torch, "get_autocast_dtype"):
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    if device == "cpu":
+        return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
+    return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+
+
+def is_sharded(module):
+    """Whether FSDP takes its weights away between its passes."""
+    return any((getattr(hook, "__module__", "") or "").startswith("torch.distributed.fsdp")
+               for hook in module._load_state_dict_post_hooks.values()) or any(
+                   type(p).__name__ == "DTensor" for p in module.parameters())
+
+
+_keys = itertools.count(1)
+
+
+class Group:
+    """The layers of one conversion: their recipe, their held scales, and the step they are at.
+
+    A step is what lies between two changes of the weights: forwards of several micro-batches, and those that checkpointing
+    repeats, belong to one. The first training forward after a step of an optimizer that holds one of their parameters begins
+    the next (torch tells it, fused and compiled ones included), and so does one that meets a parameter which autograd saw
+    change. step() and set_step() say it from outside instead.
+    """
+
+    def __init__(self, recipe, rows, seed, steps, threads, backend, rank_given=None, device="auto"):
+        self.recipe, self.rows, self.seed, self.steps = recipe, rows, seed, steps
+        self.threads, self.backend, self.rank, self.device = threads, backend, rank_given, device
+        self.step, self.begins, self.watches = 0, False, True
+        self.open(recipe)
+
+    def open(self, recipe):
+        self.handle = _core.call("layers", recipe=recipe, rows=self.rows, backend=self.backend, steps=self.steps)
+        self.facts = _core.call("layers_facts", layers=self.handle.address)
+        self.asks = '"calls"' in json.dumps(self.facts["recipe"])  # Python's own rounding or scale
+        self.modules = {}  # number: reference to the module that multiplies
+        self.versions, self.seen = {}, set()  # of their parameters by number; numbers with a forward in this step
+        self.first, self.sample, self.passes, self.warned = None, None, 0, False
+        self.key = next(_keys)
+        GROUPS[self.key] = self
+
+    def add(self, module, numbers):
+        for number in numbers:
+            self.modules[number] = weakref.ref(module)
+
+    def parameters(self):
+        found = {id(m): m for m in (reference() for reference in self.modules.values()) if m is not None}
+        return [p for module in found.values() for p in module.parameters()]
+
+    def label(self):
+        return self.facts["recipe"]["name"] if self.recipe.startswith("{") else os.path.basename(self.recipe)
+
+    def quantised(self, number):
+        return self.facts["rows"][number][0]
+
+    # Copies and pickles have the library's state in place of its handle.
+    def __getstate__(self):
+        kept = {name: value for name, value in self.__dict__.items()
+                if name not in ("handle", "facts", "asks", "modules", "versions", "seen", "first", "sample", "passes", "warned",
+                                "key")}
+        return dict(kept, begins=self.begins or self.changed(), held=self.held(), canonical=self.facts["recipe"])
+
+    def __setstate__(self, state):
+        state = dict(state)
+        held, canonical = state.pop("held"), state.pop("canonical")
+        self.__dict__.update(state)
+        self.open(json.dumps(canonical))
+        self.restore(held)
+
+    def held(self):
+        return _core.call("layers_state", layers=self.handle.address)
+
+    def restore(self, held):
+        _core.call("layers_restore", layers=self.handle.address, state=held)
+
+    def version(self, number):
+        """The sum over its parameters; None for none that counts."""
+        module = self.modules[number]() if number in self.modules else None
+        return None if module is None or is_sharded(module) else sum(p._version for p in module.parameters())
+
+    def changed(self, numbers=None):
+        """Whether autograd has seen a parameter change since this step began."""
+        return self.watches and any(self.versions[n] != self.version(n) for n in (numbers or self.versions) if n in self.versions)
+
+    def at(self, number, training):
+        """The step of a forward pass."""
+        if not training:
+            return max(self.step, 1)
+        if self.step == 0 or self.begins or self.changed((number,) if TELLS and number not in self.seen else None):
+            self.step, self.begins, self.passes, self.first = self.step + 1, False, 0, number
+            self.seen.clear()
+            self.versions = {n: self.version(n) for n in self.versions}
+            self.sample = self.sampled(number)
+        elif number == self.first:
+            self.doubt(number)
+        self.seen.add(number)
+        if number not in self.versions:
+            self.versions[number] = self.version(number)
+        return self.step
+
+    def sampled(self, number):
+        module = self.modules[number]() if number in self.modules else None
+        weight = None if module is None else next((p.detach() for p in module.parameters() if p.requires_grad), None)
+        if weight is None or not self.watches or self.warned:
+            return None
+        return weight.reshape(-1)[::max(weight.numel() // SAMPLE, 1)].clone()
+
+    def doubt(self, number):
+        """Warns where weights were changed and nobody said so: looks after 1, 2, 4, .. backward passes of one step."""
+        if self.sample is None or self.passes & (self.passes - 1) or self.passes == 0:
+            return
+        now = self.sampled(number)
+        if now is not None and (now.shape != self.sample.shape or not torch.equal(now, self.sample)):
+            self.warned = True
+            warnings.warn(f"fp4sim: weights changed after backward pass {self.passes} of step {self.step}, past autograd and "
+                          "torch.optim, so that steps share their random bits; call fp4sim.torch.step(model) after them")
+
+    def count_backward(self, number):
+        self.passes += number == self.first
+
+    def place(self, number, training):
+        """(seed, step) of a forward pass that runs now."""
+        mine = rank() if self.rank is None else self.rank
+        return (self.seed + (mine << 32)) % 2**64, self.at(number, training)
+
+    def refuse_traces(self, number):
+        if torch.jit.is_tracing():
+            raise Error(f"{self.rows[number][0]}: a trace (torch.jit.trace, ONNX) would keep this call's numbers as constants; "
+                        "accepted: torch.export, or the model before convert()")
+
+    def product(self, module, number, x, weight):
+        """[.., N, K] and [.., M, K] -> [.., N, M], a product for each leading index."""
+        self.refuse_traces(number)
+        return call("product", x, weight, None, self.key, number, module.training)[0]
+
+    def linear(self, module, number, x, weight, bias):
+        """[..., in] -> [..., out]; types as torch.nn.Linear has them, computed in float32."""
+        name, into, out = self.rows[number][:3]
+        self.refuse_traces(number)
+        if type(weight).__name__ == "DTensor":
+            raise Error(f"{name}: its weight is a DTensor, sharded over processes; accepted: fully_shard of torch 2, which gives "
+                        "whole weights to a forward, and DistributedDataParallel")
+        if tuple(weight.shape) != (out, into):
+            raise Error(f"{name}: its weight was {(out, into)} when convert() saw it and is {tuple(weight.shape)}; accepted: resize "
+                        "first, then convert (FSDP of torch 1 is refused)")
+        if x.dim() == 0 or x.shape[-1] != into:
+            raise Error(f"{name}: the input is {tuple(x.shape)}; accepted: [..., {into}]")
+        if x.dtype not in TYPES:
+            raise Error(f"{name}: the input is {x.dtype}; accepted: {', '.join(map(str, TYPES))}")
+        kind = autocast_type(x.device.type)
+        if kind is not None:  # all three, as torch's linear layers
+            x, weight, bias = (t if t is None else t.to(kind) for t in (x, weight, bias))
+        return call("linear", x, weight, bias, self.key, number, module.training)[0]
+
+
+def _stepped(optimizer, *rest):
+    """torch calls this after each step of an optimizer."""
+    stepped = {id(p) for part in optimizer.param_groups for p in part["params"]}
+    for group in list(GROUPS.values()):
+        if group.watches and not group.begins and any(id(p) in stepped for p in group.parameters()):
+            group.begins = True
+
+
+_optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it
+TELLS = hasattr(_optimizer, "register_optimizer_step_post_hook")
+if TELLS:
+    _optimizer.register_optimizer_step_post_hook(_stepped)

@@ -1,0 +1,231 @@
+"""The products of converted layers as operators of torch, fp4sim::linear and the rest: what compilers, exporters and autograd see.
+
+They name a group and a layer by numbers; seed and step are looked up when they run, and handed on in a tensor, so that the
+backward draws what its forward drew. Their code is fp4d_linear of the library (tools/python/bound_layers.h), on memory of the
+host or of a lent device.
+"""
+import ctypes
+import os
+import weakref
+
+import torch
+
+from . import _core
+from ._core import Error
+
+LENT = {"cuda"}  # types of devices whose memory the library's kernels reach (HIP calls itself cuda, too)
+GROUPS = weakref.WeakValueDictionary()  # by their numbers in the operators
+EXPORTED = set()  # groups that a graph may outlive its model with
+
+
+class Lender(ctypes.Structure):
+    _fields_ = [("take", ctypes.c_void_p), ("give", ctypes.c_void_p), ("of", ctypes.c_void_p), ("stream", ctypes.c_void_p),
+                ("device", ctypes.c_int)]
+
+
+class _Call(ctypes.Structure):
+    _fields_ = [("lender", ctypes.POINTER(Lender)), ("seed", ctypes.c_uint64), ("mark", ctypes.c_uint64),
+                ("step", ctypes.c_uint32),
+                *((name, ctypes.c_int32) for name in ("number", "parts", "rows", "into", "out", "training", "threads")),
+                *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "y", "dy", "dx", "dw", "db"))]
+
+
+@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+def _take(size, stream):
+    try:
+        return torch._C._cuda_cudaCachingAllocator_raw_alloc(size, stream or 0)
+    except RuntimeError:  # out of memory: the library says so
+        return None
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+def _give(memory, stream):
+    torch._C._cuda_cudaCachingAllocator_raw_delete(memory)
+
+
+def lender_of(x):
+    """What a call on memory of x's device takes memory and stream from."""
+    if x.device.type != "cuda":
+        return Lender(device=0)
+    if torch.cuda.is_current_stream_capturing():
+        raise Error("a CUDA graph would keep the random bits and the scales of this step; accepted: torch.compile without "
+                    "CUDA graphs")
+    stream = torch.cuda.current_stream(x.device).cuda_stream
+    pointer = lambda function: ctypes.cast(function, ctypes.c_void_p)  # noqa: E731
+    return Lender(pointer(_take), pointer(_give), stream, stream, x.device.index)
+
+
+def reaches(group, x):
+    """Whether the products of x are computed in x's own memory, and why not."""
+    if x.device.type not in LENT:
+        return x.device.type == "cpu", "the memory of this device is out of the library's reach"
+    if group.device == "host" or os.environ.get("FP4SIM_TORCH") == "host":
+        return False, "by `device`"
+    return not group.facts["against_device"], group.facts["against_device"]
+
+
+def place_of(group, x):
+    """Where the products of x run, in words."""
+    lends, why = reaches(group, x)
+    return str(x.device) if lends or x.is_meta else f"host: {why}"
+
+
+def _group(number):
+    group = GROUPS.get(number)
+    if group is None:
+        raise Error("the model that this operator belongs to is gone; accepted: while it lives, in its process")
+    return group
+
+
+def _sizes(x, weight):
+    """(parts, rows, in, out, shape of y): X [.., K] by W [M, K], or of each leading index X [N, K] by W [M, K]."""
+    out, into = weight.shape[-2:]
+    if weight.dim() == 2:
+        return 1, x.numel() // max(into, 1), into, out, (*x.shape[:-1], out)
+    parts = weight.shape[:-2].numel()
+    return parts, x.shape[-2], into, out, (*x.shape[:-1], out)
+
+
+def _run(group, number, training, token, x, weight, bias, fill):
+    """fill(call, new, dense) sets what the call computes; `training`, seed and step are those of a token, or of now."""
+    lends, _ = reaches(group, x)
+    home = x.device if lends else torch.device("cpu")
+    parts, rows, into, out, _ = _sizes(x, weight)
+    dense = lambda t: t.detach().to(home, torch.float32).contiguous()  # noqa: E731
+    given = [None if t is None else dense(t) for t in (x, weight, bias)]
+    call = _Call(None, *token, number, parts, rows, into, out, training, group.threads,
+                 *(None if t is None else t.data_ptr() for t in given))
+    if lends and x.device.type in LENT:
+        lender = lender_of(x)
+        call.lender = ctypes.pointer(lender)
+    new = lambda *shape: torch.empty(shape, dtype=torch.float32, device=home)  # noqa: E731
+    kept = fill(call, new, dense)
+    work = rows * parts * into * out // 64
+    if home.type == "cuda":
+        with torch.cuda.device(home):
+            _core.run(lambda: _core.linear(group.handle.address, ctypes.byref(call)), asks=group.asks)
+    else:
+        _core.run(lambda: _core.linear(group.handle.address, ctypes.byref(call)), keep=(group, given, kept, call),
+                  long=work > _core.LONG, asks=group.asks)
+    return call, kept
+
+
+def _linear(x, weight, bias, group, number, training):
+    group = _group(group)
+    seed, step = group.place(number, training)
+
+    def fill(call, new, dense):
+        y = new(*_sizes(x, weight)[4])
+        call.y = y.data_ptr()
+        return y
+
+    call, y = _run(group, number, training, (seed, 0, step), x, weight, bias, fill)
+    return y.to(x.device, x.dtype), torch.tensor([call.mark, seed - (seed >> 63 << 64), step, training])
+
+
+def _linear_backward(dy, x, weight, bias, token, group, number, wanted):
+    group = _group(group)
+    mark, seed, step, training = token.tolist()
+    group.count_backward(number)
+
+    def fill(call, new, dense):
+        given = dense(dy)
+        made = [new(*(t.shape if asked and t is not None else (0,))) for t, asked in zip((x, weight, bias), wanted)]
+        call.dy = given.data_ptr()
+        call.dx, call.dw, call.db = (g.data_ptr() if asked else None for g, asked in zip(made, wanted))
+        return made, given
+
+    _, (made, _) = _run(group, number, training, (seed % 2**64, mark, step), x, weight, bias, fill)
+    return tuple(g.to(x.device, x.dtype if t is None else t.dtype) for g, t in zip(made, (x, weight, bias)))
+
+
+def _linear_shapes(x, weight, bias, group, number, training):
+    if getattr(getattr(torch, "compiler", None), "is_exporting", bool)():
+        EXPORTED.add(_group(group))
+    return x.new_empty(_sizes(x, weight)[4]), torch.empty(4, dtype=torch.int64, device=x.device if x.is_meta else "cpu")
+
+
+def _backward_shapes(dy, x, weight, bias, token, group, number, wanted):
+    return tuple(x.new_empty(t.shape if asked and t is not None else 0, dtype=x.dtype if t is None else t.dtype)
+                 for t, asked in zip((x, weight, bias), wanted))
+
+
+def _keep(ctx, inputs, output):
+    x, weight, bias, ctx.group, ctx.number, _ = inputs
+    ctx.keeps = GROUPS.get(ctx.group)  # beyond the model
+    ctx.save_for_backward(x, weight, bias, output[1])
+
+
+def _back(ctx, dy, _):
+    x, weight, bias, token = ctx.saved_tensors
+    wanted = [bool(n) and t is not None for n, t in zip(ctx.needs_input_grad, (x, weight, bias))]
+    made = call("linear_backward", dy, x, weight, bias, token, ctx.group, ctx.number, wanted)
+    return *(g if asked else None for g, asked in zip(made, wanted)), None, None, None
+
+
+def _no_second(ctx, *gradients):
+    raise Error("second derivatives of a converted layer do not exist: its gradient is made of quantised products; "
+                "accepted: backward() without create_graph, or layers left out of convert() by skip=")
+
+
+def _by_function(name, setup, backward):
+    """What torch.library.register_autograd does, for torch before 2.4."""
+    operator = lambda *inputs: getattr(torch.ops.fp4sim, name)(*inputs)  # noqa: E731
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            below = torch._C._AutoDispatchBelowAutograd()
+            output = operator(*inputs)
+            del below
+            setup(ctx, inputs, output)
+            return output
+
+    Function.backward = staticmethod(backward)
+    _library.impl(name, lambda *inputs: Function.apply(*inputs), "Autograd")
+
+
+_transformed = {}  # by operator: its function for torch.func, whose transforms ask for more than operators can say
+
+
+def _for_transforms(name, setup, backward):
+    def vmap(*given):
+        raise Error("fp4sim has no vmap: a tensor scale is that of a whole product; accepted: a batch as leading axes")
+
+    def jvp(*given):
+        raise Error("fp4sim has no forward derivatives: quantised products have those of backward alone; accepted: grad, vjp")
+
+    methods = {"forward": lambda *inputs: getattr(torch.ops.fp4sim, name)(*inputs), "setup_context": setup,
+               "backward": backward, "vmap": vmap, "jvp": jvp}
+    _transformed[name] = type(name, (torch.autograd.Function,), {key: staticmethod(f) for key, f in methods.items()})
+
+
+def call(name, *inputs):
+    """The operator `name`, also under the transforms of torch.func."""
+    if _transformed and not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        return _transformed[name].apply(*inputs)
+    return getattr(torch.ops.fp4sim, name)(*inputs)
+
+
+def define(name, schema, run, shapes, setup=None, backward=None):
+    """An operator with its code for tensors of the host and of CUDA, its shapes alone, and its gradient where it has one."""
+    _library.define(name + schema)
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, run, key)
+    if hasattr(torch.library, "register_autograd"):
+        torch.library.register_fake("fp4sim::" + name, shapes, lib=_library)
+        if backward:
+            _for_transforms(name, setup, backward)
+            torch.library.register_autograd("fp4sim::" + name, backward, setup_context=setup, lib=_library)
+    else:
+        _library.impl(name, shapes, "Meta")
+        if backward:
+            _by_function(name, setup, backward)
+
+
+_library = torch.library.Library("fp4sim", "DEF")
+_layer = "Tensor x, Tensor weight, Tensor? bias"
+for _name in ("linear", "product"):
+    define(_name, f"({_layer}, int group, int number, bool training) -> (Tensor, Tensor)", _linear, _linear_shapes, _keep, _back)
+define("linear_backward", f"(Tensor dy, {_layer}, Tensor token, int group, int number, bool[] wanted) -> (Tensor, Tensor, Tensor)",
+        _linear_backward, _backward_shapes, lambda ctx, inputs, output: None, _no_second)
