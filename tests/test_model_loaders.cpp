@@ -1,4 +1,4 @@
-// Folders of whole models are held to the rules of the engines that load them (loaders.py).
+// Folders of whole models are held to the rules of the engines that load them (loaders.py, model_roles.py).
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
@@ -18,3 +18,5 @@ void run_python(const std::string& script) {
 }  // namespace
 
 TEST_CASE("folders are what their schemes' engines load", "[cli]") { run_python("loaders.py"); }
+
+TEST_CASE("what lies beside weights and caches is read, carried or named", "[cli]") { run_python("model_roles.py"); }

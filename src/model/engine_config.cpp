@@ -55,8 +55,9 @@ ordered_json compressed_config(const ConfigJob& job) {
                               {"input_activations", inputs},
                               {"output_activations", nullptr},
                               {"format", format}};
-  return {{"quant_method", "compressed-tensors"},  {"format", format},   {"quantization_status", "compressed"},
-          {"config_groups", {{"group_0", group}}}, {"ignore", job.left}, {"kv_cache_scheme", nullptr},
+  return {{"quant_method", "compressed-tensors"}, {"format", format},
+          {"quantization_status", "compressed"},  {"config_groups", {{"group_0", group}}},
+          {"ignore", ignored_modules(job)},       {"kv_cache_scheme", job.cache.scheme},
           {"global_compression_ratio", nullptr}};
 }
 
@@ -76,6 +77,7 @@ ordered_json model_optimizer_entry(const ConfigJob& job) {
   if (job.scheme->block == 16) config["config_groups"] = {{"group_0", group}};
   config["ignore"] = prefix_patterns(job.left, job.quantised);
   config["quant_algo"] = model_optimizer_algorithm(job);
+  if (!job.cache.scheme.is_null()) config["kv_cache_scheme"] = job.cache.scheme;
   config["group_size"] = job.scheme->block;
   config["producer"] = producer();
   config["quant_method"] = "modelopt";
@@ -108,6 +110,38 @@ std::string module_of(const std::string& tensor) {
   if (tensor.ends_with(ending)) return tensor.substr(0, tensor.size() - ending.size());
   const size_t dot = tensor.rfind('.');
   return is_expert(tensor) && dot != std::string::npos ? tensor.substr(0, dot) : tensor;
+}
+
+std::vector<std::string> ignored_modules(const ConfigJob& job) {
+  // A glob as a regular expression that matches from the beginning of the name on.
+  const auto expression = [](std::string_view glob) {
+    std::string out = "re:";
+    for (const char c : glob) out += c == '*' ? ".*" : c == '.' ? "\\." : std::string(1, c);
+    return glob.ends_with('*') ? out : out + "$";
+  };
+  const auto is_safe = [&](const std::string& glob) {
+    return std::none_of(job.quantised.begin(), job.quantised.end(),
+                        [&](const auto& m) { return has_match({glob}, m); });
+  };
+  std::vector<std::string> out;
+  const auto add = [&](std::string word) {
+    if (std::find(out.begin(), out.end(), word) == out.end()) out.push_back(std::move(word));
+  };
+  for (const std::string& module : job.left) {
+    const KeepRule* rule = keep_rule_of(module + ".weight");
+    std::string glob = rule != nullptr ? rule->name : "";
+    if (glob.ends_with(".*")) glob.resize(glob.size() - 2);
+    if (glob.starts_with('*') && has_match({glob}, module) && is_safe(glob)) {
+      add(expression(glob));
+      continue;
+    }
+    add(module);
+    // "layers.0.mlp.up_proj": what comes before it has another name on the other side.
+    const size_t at = module.find("layers.");
+    if (!job.has_towers || at == std::string::npos) continue;
+    if (const std::string tail = "*." + module.substr(at); is_safe(tail)) add(expression(tail));
+  }
+  return out;
 }
 
 std::vector<std::string> prefix_patterns(std::vector<std::string> left, std::vector<std::string> quantised) {
@@ -155,7 +189,7 @@ ordered_json model_optimizer_config(const ConfigJob& job) {
   return {{"producer", producer()},
           {"quantization",
            {{"quant_algo", model_optimizer_algorithm(job)},
-            {"kv_cache_quant_algo", nullptr},
+            {"kv_cache_quant_algo", job.cache.algorithm},
             {"group_size", job.scheme->block},
             {"exclude_modules", prefix_patterns(job.left, job.quantised)}}}};
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "src/model/scheme.h"
+#include "src/model/cache_scales.h"
 
 namespace fp4 {
 
@@ -21,6 +21,8 @@ struct ConfigJob {
   Activations activations = Activations::none;
   std::vector<std::string> quantised;
   std::vector<std::string> left;  // matrices that stay in a real type
+  CacheEntries cache = {};
+  bool has_towers = false;  // of vision or audio: transformers calls modules otherwise than the file
 };
 
 // config.json of the source with the scheme's quantization_config in the place of the old one.
@@ -36,6 +38,10 @@ nlohmann::ordered_json decoded_config(nlohmann::ordered_json config, const std::
 
 // The module of a tensor: "l.0.up.weight" -> "l.0.up"; a stack of experts without ".weight": "l.0.experts".
 std::string module_of(const std::string& tensor);
+
+// compressed-tensors' `ignore`: names of modules, and patterns of those that a rule keeps ("re:.*vision_tower.*"),
+// which also match what transformers calls them. No pattern matches a quantised module.
+std::vector<std::string> ignored_modules(const ConfigJob& job);
 
 // As Model-Optimizer writes exclude_modules: of each module that is left the shortest dotted prefix, with a star, under
 // which nothing is quantised.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string_view>
 
 namespace fp4 {
 namespace {
@@ -37,6 +38,28 @@ const KeepRule* keep_rule_of(const std::string& name) {
 std::string reason_of_rules(const std::string& name, size_t dimensions, bool is_quantised) {
   if (const KeepRule* rule = keep_rule_of(name)) return rule->doc;
   return dimensions > 2 && !is_quantised && !is_expert(name) ? "convolution" : "";
+}
+
+std::string reason_of_architecture(const std::string& model_type, std::optional<std::uint64_t> layers,
+                                   const std::string& name) {
+  for (const ArchitectureRule& r : architecture_rules)
+    if (!model_type.empty() && std::string(r.model_types).find(" " + model_type + " ") != std::string::npos &&
+        matches(r.name, name))
+      return r.doc;
+  constexpr std::string_view word = "layers.";
+  constexpr size_t most_digits = 9;
+  const size_t at = name.find(word);
+  const std::string_view root = std::string_view(name).substr(0, at == std::string::npos ? 0 : at);
+  const bool is_text = root.empty() || root == "model." || root == "language_model.model." ||
+                       root == "model.language_model." || root == "language_model.";
+  if (at == std::string::npos || !layers || !is_text) return "";
+  std::uint64_t number = 0;
+  size_t end = at + word.size();
+  const size_t first = end;
+  while (end < name.size() && end < first + most_digits && std::isdigit(static_cast<unsigned char>(name[end])) != 0)
+    number = number * 10 + static_cast<std::uint64_t>(name[end++] - '0');
+  const bool is_number = end > first && end < name.size() && name[end] == '.';
+  return is_number && number >= *layers ? "prediction layer behind num_hidden_layers" : "";
 }
 
 bool is_expert(const std::string& name) {

@@ -1,6 +1,8 @@
 // What stays as it is when a model is quantised, by the names of its tensors: what the owners of the schemes keep.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,7 +59,38 @@ inline constexpr KeepRule keep_rules[] = {
     {"*per_layer_model_proj*", "small matrix", "llama.cpp: Gemma 3n"},
     {"*time_mix_*", "small matrix", "llama.cpp: RWKV"},
     {"*attn_rel_b*", "small matrix", "llama.cpp: T5"},
+    {"*relative_attention_bias*", "embedding", "T5: nn.Embedding of positions"},
+    {"*position_bias*", "embedding", "positions relative to each other: Swin, BEiT"},
+    {"*per_layer_input_gate*", "small matrix", "llama.cpp: Gemma 3n"},
+    {"*per_layer_projection*", "small matrix", "llama.cpp: Gemma 3n"},
+    {"*indexer.weights_proj*", "small matrix", "DeepSeek V3.2: stays in bf16"},
+    {"*img_in.*", "input or output of a diffusion model", "Black Forest Labs: Flux"},
+    {"*txt_in.*", "input or output of a diffusion model", "Black Forest Labs: Flux"},
+    {"*time_in.*", "input or output of a diffusion model", "Black Forest Labs: Flux"},
+    {"*vector_in.*", "input or output of a diffusion model", "Black Forest Labs: Flux"},
+    {"*guidance_in.*", "input or output of a diffusion model", "Black Forest Labs: Flux"},
+    {"*final_layer.*", "input or output of a diffusion model", "Black Forest Labs: Flux"},
 };
+
+// Weights of one model_type of config.json that stay.
+struct ArchitectureRule {
+  const char* name;  // pattern, as above
+  const char* doc;
+  const char* source;
+  const char* model_types;  // between spaces
+};
+inline constexpr const char* conv1d_models = " gpt2 openai-gpt imagegpt decision_transformer ";
+inline constexpr ArchitectureRule architecture_rules[] = {
+    {"*.c_attn.weight", "Conv1D [in, out]", "transformers: GPT-2's layers are no Linear", conv1d_models},
+    {"*.q_attn.weight", "Conv1D [in, out]", "transformers: GPT-2's layers are no Linear", conv1d_models},
+    {"*.c_proj.weight", "Conv1D [in, out]", "transformers: GPT-2's layers are no Linear", conv1d_models},
+    {"*.c_fc.weight", "Conv1D [in, out]", "transformers: GPT-2's layers are no Linear", conv1d_models},
+};
+
+// Why a tensor stays by what config.json says of the model: a rule above, or layers.N behind the last of
+// num_hidden_layers, which predicts tokens ahead (DeepSeek V3, GLM 4, Step). "" where nothing keeps it.
+std::string reason_of_architecture(const std::string& model_type, std::optional<std::uint64_t> layers,
+                                   const std::string& name);
 
 // The first rule that keeps a tensor; nullptr where none does.
 const KeepRule* keep_rule_of(const std::string& name);

@@ -36,15 +36,17 @@ std::string marks_of_kept(const std::string& text, const std::string& file, cons
   return marks.dump();
 }
 
-ConfigJob config_job(const ModelJob& job, const std::vector<Plan>& plans, const ordered_json& config) {
+ConfigJob config_job(const ModelPlan& model) {
   ConfigJob out;
-  out.scheme = job.scheme;
-  out.activations = job.activations;
+  out.scheme = model.job.scheme;
+  out.activations = model.job.activations;
+  out.cache = model.facts.cache;
+  out.has_towers = model.facts.source.has_towers();
   bool has_head = false;
-  for (const Plan& plan : plans) {
+  for (const Plan& plan : model.plans) {
     const ModelTensor& t = *plan.tensor;
     const std::string& name = t.whole;
-    has_head = has_head || name == "lm_head.weight";
+    has_head = has_head || name.ends_with("lm_head.weight");
     // A bias of experts, [E, out], is no layer; a stack, [E, in, out], is.
     const bool is_layer = name.ends_with(".weight") ? t.shape.size() > 1 : t.shape.size() > 2 && is_expert(name);
     if (!is_layer) continue;
@@ -54,7 +56,7 @@ ConfigJob config_job(const ModelJob& job, const std::vector<Plan>& plans, const 
     if (modules.empty() || modules.back() != module_of(name)) modules.push_back(module_of(name));
   }
   // A head that is tied to the embedding is a linear layer without a tensor of its own.
-  if (!has_head && config.contains("architectures")) out.left.emplace_back("lm_head");
+  if (!has_head && model.facts.source.config.contains("architectures")) out.left.emplace_back("lm_head");
   return out;
 }
 
@@ -82,16 +84,10 @@ void plan_folder(ModelPlan& model) {
           fmt::format("config.json and tokenizer beside {} were not taken: give the folder to have them", job.in));
     return;
   }
-  const std::string path = (fs::path(job.in) / "config.json").string();
-  ordered_json config = ordered_json::object();
-  const bool has_config = fs::is_regular_file(path);
-  if (has_config) config = parse_json<ordered_json>(read_text_file(path, "configuration of the model").text, path);
-  if (!config.is_object()) throw Error(path + ": is no JSON object, which engines read");
-  if (const auto format = config.find("quantization_config");
-      format != config.end() && !format->is_object() && !format->is_null())
-    throw Error(path + ": quantization_config: is no JSON object, which engines read");
+  const ordered_json& config = model.facts.source.config;
+  const bool has_config = !config.is_null();
   if (job.scheme != nullptr) {
-    const ConfigJob facts = config_job(job, model.plans, config);
+    const ConfigJob facts = config_job(model);
     if (has_config) model.documents["config.json"] = text_of(quantised_config(config, facts));
     const ordered_json own = model_optimizer_config(facts);
     if (!own.is_null()) model.documents["hf_quant_config.json"] = text_of(own);

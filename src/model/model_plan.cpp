@@ -9,6 +9,7 @@
 
 #include "src/arith/spec_text.h"
 #include "src/files/gguf_writer.h"
+#include "src/model/beside_weights.h"
 #include "src/model/gguf_engine.h"
 #include "src/model/gguf_split.h"
 #include "src/model/model_folder.h"
@@ -108,7 +109,7 @@ std::vector<ModelTensor> opened(const ModelJob& job, const std::vector<std::stri
 // Plans of all tensors. A weight whose parts do not fit may be one whose file was damaged.
 std::vector<Plan> planned(const ModelPlan& model) {
   try {
-    return plans_of(model.job, model.spec, model.tensors);
+    return plans_of(model.job, model.spec, model.facts, model.tensors);
   } catch (const Error&) {
     std::set<std::string> broken;
     for (const ModelTensor& t : model.tensors)
@@ -117,6 +118,43 @@ std::vector<Plan> planned(const ModelPlan& model) {
     if (!model.job.changed) check_hashes(model.job.command(), {broken.begin(), broken.end()});
     throw;
   }
+}
+
+// What the source's configuration says and the one that is written cannot.
+void check_facts(const ModelJob& job, const PlanFacts& facts) {
+  const SourceConfig& source = facts.source;
+  const std::string type = source.model_type();
+  if (job.scheme != nullptr && job.scheme->engine.takes == Takes::stacks && !type.empty() && type != "gpt_oss")
+    throw Error(
+        fmt::format("{}: model_type is {}; engines load {} of gpt_oss alone", source.file, type, job.scheme->name));
+  if (job.allow_left) return;
+  const char* end = "; --allow-left goes on without";
+  if (source.is_rotated())
+    throw Error(fmt::format("{}: transform_config: the model's weights are turned, and nothing that is written says "
+                            "that inputs have to be{}",
+                            source.file, end),
+                Error::failed);
+  if (!facts.cache.refusal.empty())
+    throw Error(fmt::format("{}: the KV cache is quantised: {}{}", source.file, facts.cache.refusal, end),
+                Error::failed);
+}
+
+// What happened to weights and caches that a person should hear.
+void note_facts(ModelPlan& model) {
+  size_t folded = 0, scales = 0, dropped = 0;
+  for (const Plan& plan : model.plans) {
+    folded += plan.tensor->columns && plan.way != Way::copy ? 1 : 0;
+    dropped += plan.way == Way::drop ? 1 : 0;
+    const bool is_scale = plan.way == Way::copy && !plan.tensor->is_quantised();
+    scales += is_scale && cache_row_of(plan.tensor->name) != nullptr ? 1 : 0;
+  }
+  if (folded > 0)
+    model.notes.push_back(fmt::format("{} weights are multiplied by their pre_quant_scale{}", folded,
+                                      model.job.scheme != nullptr ? " and quantised anew" : ""));
+  if (dropped > 0) model.notes.push_back(fmt::format("{} scales of the KV cache are left out", dropped));
+  if (scales > 0 && model.facts.source.cache().is_null())
+    model.notes.push_back(
+        fmt::format("{} scales of a KV cache (k_scale, v_scale) stay; config.json does not say its format", scales));
 }
 
 // One file of the output for each of the source, and the index of several.
@@ -169,6 +207,9 @@ ModelPlan plan_model(const ModelJob& job) {
   model.spec = model_spec(job);
   model.tensors = opened(job, files);
   check_names(files, model.tensors);
+  model.facts.source = source_config_of(job.in);
+  model.facts.cache = cache_entries_of(job, model.facts.source);
+  check_facts(job, model.facts);
   set_orientations(job, model.tensors);
   model.plans = planned(model);
   if (job.scheme == nullptr &&
@@ -176,6 +217,7 @@ ModelPlan plan_model(const ModelJob& job) {
     throw Error(fmt::format("{} {}: no FP4 or FP8 weight in {} tensors: there is nothing to decode", job.command(),
                             job.in, model.tensors.size()));
   if (job.writes_gguf()) check_factors(job, files, model.plans, model.notes);
+  note_facts(model);
   set_groups(model);
   plan_shards(model, files);
   plan_folder(model);

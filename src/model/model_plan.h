@@ -22,6 +22,7 @@ struct PlannedShard {
 struct ModelPlan {
   ModelJob job;
   QuantSpec spec = {};
+  PlanFacts facts = {};
   std::vector<ModelTensor> tensors = {};
   std::vector<Plan> plans = {};  // of them, in their order
   std::vector<PlannedShard> shards = {};

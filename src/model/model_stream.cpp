@@ -85,6 +85,7 @@ Streamed ModelStream::write(const Plan& plan, ShardWriter& out) {
   if (plan.is_fp4()) done.rows = rows_to_read_back(plan);
   switch (plan.way) {
     case Way::copy: copy(plan, out); break;
+    case Way::drop: break;
     case Way::decode: done.report.nonfinite = decode(plan, out); break;
     case Way::carry: done.report.nonfinite = carry(plan, out); break;
     case Way::quantise: done.report = quantise(plan, out, *done.rows); break;

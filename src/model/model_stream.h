@@ -1,4 +1,5 @@
-// A planned tensor from its source to its bytes in the output, band by band: copied, decoded, quantised or carried over.
+// A planned tensor from its source to its bytes in the output, band by band: copied, decoded, quantised or carried
+// over.
 #pragma once
 
 #include "src/model/read_back.h"

@@ -52,6 +52,7 @@ struct ModelTensor {
   golden::ScaleLayout scale_layout = golden::ScaleLayout::linear;
   std::vector<std::uint64_t> factor_rows = {};  // rows that each factor multiplies; empty: one factor, or none
   std::vector<TensorPlace> companions = {};     // that mean nothing without it
+  std::optional<TensorPlace> columns = {};      // one of them: numbers that multiply its columns
   bool is_turned = false;    // read as [E, out, in], which `shape` says, where the file has [E, in, out] (row_view.h)
   std::string fault = {};    // why a quantised weight cannot be read, naming the part
   std::string unknown = {};  // why a tensor looks like a part of a quantised weight that no scheme reads

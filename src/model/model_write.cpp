@@ -30,15 +30,21 @@ void add_lines(const ModelPlan& model, const Plan& plan, QuantizeReport report, 
   const ModelTensor& t = *plan.tensor;
   const std::string became = plan.is_fp4()             ? model.job.scheme->name
                              : plan.way == Way::decode ? info(plan.infos[0].dtype).name
+                             : plan.way == Way::drop   ? "dropped"
                                                        : "kept";
   lines.push_back({t.name, became, plan.outcome, plan.rule, t.layout_words(), t.shape, t.bytes(), plan.bytes(),
                    std::move(report), plan.group});
   if (plan.way == Way::copy) return;
   for (const TensorPlace& beside : t.companions) {
     const bool is_said = plan.inputs && beside.info.name.ends_with(t.scheme->engine.inputs);
+    const bool is_folded = t.columns && beside.info.name == t.columns->info.name;
     lines.push_back({beside.info.name,
-                     is_said ? model.job.scheme->name : "dropped",
-                     is_said ? Outcome::carried : Outcome::dropped,
+                     is_said     ? model.job.scheme->name
+                     : is_folded ? "folded in"
+                                 : "dropped",
+                     is_said     ? Outcome::carried
+                     : is_folded ? Outcome::folded
+                                 : Outcome::dropped,
                      "belongs to " + t.name,
                      "",
                      beside.info.shape,

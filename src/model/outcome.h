@@ -7,7 +7,7 @@
 
 namespace fp4 {
 
-enum class Outcome : std::uint8_t { quantised, carried, decoded, kept, copied, dropped, left };
+enum class Outcome : std::uint8_t { quantised, carried, decoded, kept, copied, folded, dropped, left };
 
 struct OutcomeInfo {
   Outcome id;
@@ -20,6 +20,7 @@ inline constexpr OutcomeInfo outcome_table[] = {
     {Outcome::decoded, "decoded", "FP4 or FP8 weights as real numbers"},
     {Outcome::kept, "kept", "could be converted and stays by a rule, which is named"},
     {Outcome::copied, "copied", "cannot be converted: vectors, integers, types without values here"},
+    {Outcome::folded, "folded in", "multiplied a weight, whose values have it in them now"},
     {Outcome::dropped, "dropped", "described the old format and has no place in the new one"},
     {Outcome::left, "not understood", "looks like codes, scales or factors, and no scheme reads it"},
 };

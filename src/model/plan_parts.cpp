@@ -69,8 +69,8 @@ std::vector<const GgufType*> gguf_types_of(const ModelJob& job, const Plan& plan
       throw Error(fmt::format("{}: shape {}; ggml reads tensors of up to {} axes", place,
                               shape_text(plan.infos[i].shape), most_axes));
     types.push_back(!plan.is_fp4() ? plan.tensor->parts[i].gguf
-                    : i == 0      ? &gguf_type_of(job.scheme->gguf)
-                                  : &gguf_type_of(place, plan.infos[i].dtype));
+                    : i == 0       ? &gguf_type_of(job.scheme->gguf)
+                                   : &gguf_type_of(place, plan.infos[i].dtype));
   }
   return types;
 }
@@ -118,8 +118,9 @@ void set_parts(const ModelJob& job, const QuantSpec& spec, Plan& plan) {
   } else if (plan.way == Way::decode) {
     plan.outcome = Outcome::decoded;
     plan.infos = {{t.whole, job.scheme == nullptr ? job.real : Dtype::f32, t.shape}};
-  } else {
+  } else if (plan.way == Way::copy) {
     for (const TensorPlace& part : t.parts) plan.infos.push_back(part.info);
+    if (!plan.name.empty()) plan.infos[0].name = plan.name;
     for (const TensorPlace& part : t.companions) plan.infos.push_back(part.info);
   }
   if (plan.is_fp4() && job.activations == Activations::calibrated) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "src/model/beside_weights.h"
 #include "src/model/weight_names.h"
 
 namespace fp4 {
@@ -114,8 +115,21 @@ void Recogniser::take_factor(ModelTensor& w, const TensorPlace& factor) const {
 // What stands beside a weight and means nothing without it.
 void Recogniser::take_companions(ModelTensor& w) const {
   const bool is_open = !w.stem.empty() && !w.stem.ends_with('.') && !w.stem.ends_with('_');  // down_proj_input_scale
+  const std::string stem = w.stem + (is_open ? "_" : "");
   for (const char* ending : companions)
-    if (const TensorPlace* beside = find(w.stem + (is_open ? "_" : "") + ending)) w.companions.push_back(*beside);
+    if (const TensorPlace* beside = find(stem + ending); beside != nullptr && cache_row_of(stem + ending) == nullptr)
+      w.companions.push_back(*beside);
+  for (const BesideRow& row : beside_rows) {
+    const TensorPlace* beside = find(stem + row.name);
+    if (beside == nullptr) continue;
+    w.companions.push_back(*beside);
+    const bool fits = is_real_type(beside->info.dtype) && elements_of(beside->info.shape) == matrix_cols(w.shape);
+    if (row.kind == Beside::columns && fits && !w.is_transposed)
+      w.columns = *beside;
+    else
+      w.unknown = fmt::format("{} ({}, {}) of shape {} changes what it is worth, and is not read with it",
+                              beside->info.name, row.doc, row.source, shape_text(beside->info.shape));
+  }
 }
 
 std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const CheckpointScheme& s,
@@ -356,6 +370,9 @@ std::vector<ModelTensor> Recogniser::run() {
     for (const TensorPlace& beside : w->companions) taken.insert(beside.info.name);
     weights.emplace(name, std::move(*w));
   }
+  std::unordered_set<std::string> layers;  // "l.0.up." of a quantised weight
+  for (const auto& [name, w] : weights)
+    if (w.stem.ends_with('.')) layers.insert(w.stem);
   std::vector<ModelTensor> out;
   out.reserve(names_.order.size());
   for (const std::string& name : names_.order) {
@@ -367,6 +384,9 @@ std::vector<ModelTensor> Recogniser::run() {
     const TensorPlace& place = names_.all.at(name);
     ModelTensor alone = {.name = name, .stem = name, .parts = {place}, .shape = place.info.shape, .whole = name};
     alone.unknown = unknown_reason(place);
+    if (alone.unknown.empty() && layers.contains(name.substr(0, name.rfind('.') + 1)) && !name.ends_with("bias") &&
+        cache_row_of(name) == nullptr)
+      alone.unknown = "lies beside a quantised weight, and what it does to it is not known";
     out.push_back(std::move(alone));
   }
   return out;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "src/files/gguf_writer.h"
+#include "src/model/beside_weights.h"
 #include "src/model/keep_rules.h"
 #include "src/model/plan_parts.h"
 #include "src/model/weight_reader.h"
@@ -46,13 +47,15 @@ struct Reason {
 };
 
 // Why a tensor that could be converted stays as it is; by nobody where it is to be converted.
-Reason reason_to_keep(const ModelJob& job, const ModelTensor& t) {
+Reason reason_to_keep(const ModelJob& job, const SourceConfig& source, const ModelTensor& t) {
   if (!job.tensors.empty() && !has_match(job.tensors, t.name)) return {KeptBy::tensors, "not in --tensors"};
   if (has_match(job.keep, t.name)) return {KeptBy::keep, "--keep"};
   if (is_named_fully(job, t.name) || job.scheme == nullptr) return {};
   if (!job.keep_only.empty()) {
     if (has_match(job.keep_only, t.name)) return {KeptBy::keep_only, "--keep-only"};
   } else if (std::string why = reason_of_rules(t.whole, t.shape.size(), t.is_quantised()); !why.empty()) {
+    return {KeptBy::rule, std::move(why)};
+  } else if (why = reason_of_architecture(source.model_type(), source.layers(), t.whole); !why.empty()) {
     return {KeptBy::rule, std::move(why)};
   }
   const Takes takes = job.scheme->engine.takes;
@@ -66,7 +69,7 @@ Reason reason_to_keep(const ModelJob& job, const ModelTensor& t) {
 
 // Whether the codes and scales of a weight mean the same in the scheme: the same formats, and factors that it can say.
 bool can_carry(const ModelJob& job, const ModelTensor& t) {
-  if (!job.words.empty() || t.scheme == nullptr || t.scheme->block != job.scheme->block || t.is_transposed)
+  if (!job.words.empty() || t.columns || t.scheme == nullptr || t.scheme->block != job.scheme->block || t.is_transposed)
     return false;
   const std::vector<std::uint64_t>& rows = t.factor_rows;
   const bool are_equal = rows.empty() || std::all_of(rows.begin(), rows.end(), [&](auto n) { return n == rows[0]; });
@@ -120,12 +123,30 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
                           job.scheme->name, words));
 }
 
+// A scale of the KV cache, whose format the source's configuration says: it goes where the one that is written does.
+Plan cache_plan(const ModelJob& job, const PlanFacts& facts, const ModelTensor& t) {
+  Plan plan = {&t, Way::copy};
+  plan.name = cache_name_in(job, facts.cache, t.name);
+  if (job.scheme == nullptr && job.tensors.empty()) {
+    plan.way = Way::drop;
+    plan.outcome = Outcome::dropped;
+    plan.rule = "scale of the KV cache, which config.json no longer says is quantised";
+  } else if (plan.name.empty() || !facts.cache.refusal.empty()) {
+    plan.name.clear();
+    plan.outcome = Outcome::left;
+    plan.rule = fmt::format("scales the KV cache, and engines of {} know no such scale", job.scheme->name);
+  }
+  return plan;
+}
+
 // Whether the tensor is quantised, carried, decoded or copied, and why it stays.
-Plan way_of(const ModelJob& job, const ModelTensor& t) {
+Plan way_of(const ModelJob& job, const PlanFacts& facts, const ModelTensor& t) {
+  if (!t.is_quantised() && has_values(t) && cache_row_of(t.name) != nullptr && !facts.source.cache().is_null())
+    return cache_plan(job, facts, t);
   Plan plan = {&t, Way::copy};
   const bool is_broken = !t.fault.empty() || !t.unknown.empty();
   const bool can_be = is_broken || (has_values(t) && (job.scheme == nullptr || t.shape.size() > 1));
-  const Reason reason = can_be ? reason_to_keep(job, t) : Reason{};
+  const Reason reason = can_be ? reason_to_keep(job, facts.source, t) : Reason{};
   if (is_broken && !reason.is_told()) {
     if (!t.fault.empty() && !job.allow_left)
       throw Error(fmt::format("{}: {}: {}; --keep '{}' leaves the layer as it is", t.file(), t.name, t.fault, t.name));
@@ -147,6 +168,11 @@ Plan way_of(const ModelJob& job, const ModelTensor& t) {
   const bool is_other = job.scheme != nullptr && (t.scheme != nullptr ? t.scheme != job.scheme : t.fp8 && !holds_fp8);
   if (plan.way == Way::copy && !is_broken && !job.writes_gguf() && (is_block_type(t) || is_other))
     plan.way = Way::decode;
+  if (plan.way == Way::copy && t.columns && job.scheme != nullptr) {
+    plan.outcome = Outcome::left;
+    plan.rule =
+        fmt::format("stays with {}, which the configuration that is written does not say", t.columns->info.name);
+  }
   return plan;
 }
 
@@ -165,7 +191,8 @@ void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors) {
   }
 }
 
-std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std::vector<ModelTensor>& tensors) {
+std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const PlanFacts& facts,
+                           const std::vector<ModelTensor>& tensors) {
   const bool keeps_nothing = job.keep_only == std::vector<std::string>{"none"};
   check_patterns("--tensors", job.tensors, tensors);
   check_patterns("--keep", job.keep, tensors);
@@ -173,10 +200,11 @@ std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std
   std::vector<Plan> plans;
   std::vector<const ModelTensor*> refused;
   for (const ModelTensor& t : tensors) {
-    plans.push_back(way_of(job, t));
+    plans.push_back(way_of(job, facts, t));
     const Plan& plan = plans.back();
     const bool is_left_out = job.scheme != nullptr && !plan.is_fp4() && plan.outcome == Outcome::copied;
-    if ((is_left_out && is_named_fully(job, t.name)) || (plan.is_fp4() && !refusal(*job.scheme, t).empty())) refused.push_back(&t);
+    if ((is_left_out && is_named_fully(job, t.name)) || (plan.is_fp4() && !refusal(*job.scheme, t).empty()))
+      refused.push_back(&t);
   }
   if (!job.allow_left) refuse_left(fmt::format("{} {}", job.command(), job.in), plans);
   if (!refused.empty()) refuse(job, plans, refused);

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "src/model/model_job.h"
+#include "src/model/cache_scales.h"
 #include "src/model/outcome.h"
 
 namespace fp4 {
 
-enum class Way : std::uint8_t { quantise, carry, decode, copy };
+enum class Way : std::uint8_t { quantise, carry, decode, copy, drop };
 
 // Who says that a tensor which could be converted stays as it is.
 enum class KeptBy : std::uint8_t { nobody, tensors, keep, keep_only, rule, scheme };
@@ -20,6 +20,7 @@ struct Plan {
   Way way;
   Outcome outcome = Outcome::copied;
   KeptBy kept_by = KeptBy::nobody;
+  std::string name = {};                    // copied under this name; "": its own
   std::string rule = {};                    // why it is kept, or what is not understood, in words
   std::vector<TensorInfo> infos = {};       // to write, in this order; of GGUF's block types the shape counts elements
   std::vector<const GgufType*> types = {};  // of them, where GGUF is written
@@ -35,9 +36,16 @@ struct Plan {
 // Reads stacks of gpt-oss, [E, in, out] in bf16 and [E, out, in] in blocks, in the order of the one that is written.
 void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors);
 
+// What is known of the source and of the output besides tensors.
+struct PlanFacts {
+  SourceConfig source = {};
+  CacheEntries cache = {};
+};
+
 // In the order of the tensors. Error for patterns that no tensor has, for tensors that cannot become what is asked, for
 // weights whose parts are incomplete; with exit code 1 for tensors that look quantised and are not understood, unless
 // job.allow_left.
-std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const std::vector<ModelTensor>& tensors);
+std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const PlanFacts& facts,
+                           const std::vector<ModelTensor>& tensors);
 
 }  // namespace fp4

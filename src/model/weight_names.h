@@ -43,10 +43,13 @@ inline constexpr Fp8Names fp8_names[] = {
 inline constexpr const char* companions[] = {
     "comfy_quant",         // ComfyUI: the layer's format as JSON
     "weight_shape",        // compressed-tensors: the shape before packing
-    "weight_g_idx",        // compressed-tensors: order of columns
     "scaled_fp8",          // ComfyUI's older marker
     "input_scale",         // Model-Optimizer: of activations
     "input_global_scale",  // compressed-tensors: of activations
+    "input_zero_point",    // the same, asymmetric
+    "input_scale_ub",      // FBGEMM's FP8: the largest scale of activations
+    "scale_input",         // ComfyUI's older fp8_scaled
+    "output_scale",        // of what the layer gives
 };
 
 // Endings of tensors that are parts of quantised weights wherever they stand.

@@ -35,7 +35,7 @@ std::vector<uint8_t> linear_scales(const TensorPlace& place, golden::ScaleLayout
 
 bool has_values(const ModelTensor& tensor) {
   if (!tensor.fault.empty()) return false;
-  if (tensor.is_quantised()) return true;
+  if (tensor.is_quantised()) return tensor.unknown.empty();
   const TensorPlace& place = tensor.parts.front();
   if (place.gguf != nullptr && place.gguf->values != GgufValues::plain) return place.gguf->values == GgufValues::q8_0;
   return info(place.info.dtype).kind == DtypeKind::real && place.info.opaque.empty();
@@ -44,10 +44,17 @@ bool has_values(const ModelTensor& tensor) {
 WeightReader::WeightReader(const ModelTensor& tensor, const OpenOptions& options)
     : name_(tensor.file() + ": " + tensor.name), scheme_(tensor.scheme), nibbles_(tensor.nibbles) {
   if (!tensor.fault.empty()) throw Error(fmt::format("{}: {}", name_, tensor.fault));
+  if (tensor.is_quantised() && !tensor.unknown.empty()) throw Error(fmt::format("{}: {}", name_, tensor.unknown));
   const TensorPlace& first = tensor.parts.front();
   rows_ = static_cast<int64_t>(matrix_rows(tensor.shape));
   cols_ = static_cast<int64_t>(matrix_cols(tensor.shape));
   factor_ends_ = {rows_};
+  if (tensor.columns) {
+    columns_ = numbers_of(*tensor.columns);
+    for (const float c : columns_)
+      if (!std::isfinite(c) || c == 0)
+        throw Error(fmt::format("{}: {} has {}, no finite number other than 0", name_, tensor.columns->info.name, c));
+  }
   if (scheme_ != nullptr) q_.spec = reading_spec(*scheme_);
   if (tensor.is_turned) {
     turned_ = std::make_shared<TransposedRows>(tensor);
@@ -134,6 +141,13 @@ bool WeightReader::reads_anywhere() const {
 }
 
 void WeightReader::read_rows(int64_t first, int64_t count, float* out, int threads) {
+  read_values(first, count, out, threads);
+  if (columns_.empty()) return;
+  for (int64_t row = 0; row < count; ++row, out += cols_)
+    for (int64_t i = 0; i < cols_; ++i) out[i] *= columns_[static_cast<size_t>(i)];
+}
+
+void WeightReader::read_values(int64_t first, int64_t count, float* out, int threads) {
   if (turned_ != nullptr) return turned_->read(first, count, out);
   if (fp8_scales_ != nullptr) return read_fp8(first, count, out);
   if (scheme_ == nullptr && codes_)

@@ -32,7 +32,8 @@ class WeightReader : public RowReader {
   bool reads_anywhere() const override;
   std::unique_ptr<RowReader> copy() const override { return std::make_unique<WeightReader>(*this); }
 
-  // FP4 is decoded in the order of operations of the scheme's owner; FP8 is fl32(q * s), Q8_0 fl32(d * q).
+  // FP4 is decoded in the order of operations of the scheme's owner; FP8 is fl32(q * s), Q8_0 fl32(d * q). What
+  // multiplies the columns (ModelTensor::columns) multiplies these, rounded once.
   void read_rows(int64_t first, int64_t count, float* out, int threads = 1) override;
   // 16-bit numbers are not widened for it.
   float finite_amax(int64_t first, int64_t count, int threads = 1) override;
@@ -45,6 +46,7 @@ class WeightReader : public RowReader {
   int64_t factor_end(size_t factor) const { return factor_ends_[factor]; }
 
  private:
+  void read_values(int64_t first, int64_t count, float* out, int threads);
   void open_factors(const ModelTensor& tensor, size_t part);
   void open_fp8(const ModelTensor& tensor);
   void read_part(int64_t first, int64_t count, size_t factor, float* out, int threads);
@@ -69,6 +71,7 @@ class WeightReader : public RowReader {
   std::vector<float> factors_{1.0f};
   std::vector<int64_t> factor_ends_{};        // the row behind the last that each multiplies
   std::shared_ptr<TransposedRows> turned_{};  // where rows are columns of the file (row_view.h)
+  std::vector<float> columns_{};              // multiply the columns; empty: nothing does
   Dispatcher backend_{};
   Quantized q_{};
   std::vector<unsigned char> stored_{};
