@@ -11,7 +11,7 @@
 # The build takes further options of cmake from CMAKE_ARGS, the number of compilers at a time from JOBS.
 set -u
 PATH=$PATH:/usr/local/cuda/bin:/opt/rocm/bin:/usr/local/nvidia/bin
-stages="device tests bench digests sweep yardstick sanitizers ncu energy"
+stages="device tests torch bench digests sweep yardstick sanitizers ncu energy"
 programs="fp4sim test_gpu_device test_backends test_backends_edges"
 wrong() { echo "gpu_check.sh: $1 (tools/gpu_check.sh --help)" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
@@ -65,7 +65,7 @@ bundle() {
     -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags ${CMAKE_ARGS:-} >"$build/configure.log" 2>&1 ||
     { cat "$build/configure.log"; exit 1; }
   # shellcheck disable=SC2086
-  cmake --build "$build" -j "${JOBS:-$(nproc)}" --target $programs || exit 1
+  cmake --build "$build" -j "${JOBS:-$(nproc)}" --target $programs fp4_python || exit 1
   rm -rf "$folder/bin" "$folder/lib"
   mkdir "$folder/bin" "$folder/lib" || exit 2
   for program in $programs; do
@@ -79,6 +79,9 @@ bundle() {
     strip --strip-unneeded -o "$folder/lib/$(basename "$library")" "$library" || exit 1
   done
   cp tools/gpu_check.sh tools/bench/gpu_yardstick.py tools/bench/gpu_energy.py tools/bench/gpu_sweep.json "$folder" || exit 1
+  rm -f "$folder"/*.whl
+  FP4SIM_BUILD=$build tools/wheel.sh "$folder" || exit 1
+  cp tools/bench/bench_torch_cuda.py tests/python/support.py tests/python/test_python_torch_device.py "$folder" || exit 1
   "$folder/bin/fp4sim" version || exit 1
   (cd "$folder" && tar czf programs.tar.gz bin lib && rm -rf bin lib) || exit 1
   echo "gpu_check.sh: $(du -sm "$folder" | cut -f1) MB in $folder; where the device is: gpu_check.sh --run on a copy of it"
@@ -342,6 +345,23 @@ run_yardstick() {
     grep '^{' "$work/yardstick.out" >>"$out/measured.jsonl"
     rows_of "$work/yardstick.out"
   fi
+}
+
+# fp4sim.torch on CUDA tensors, where torch is: every recipe's bits, then steps of a model over torch's own bf16.
+run_torch() {
+  if python3 -m zipfile -e "$bundle"/fp4sim-*.whl "$work/package" 2>/dev/null && python3 -c "import torch, numpy" 2>/dev/null; then
+    set -- env PYTHONPATH="$work/package" FP4SIM="$bin/fp4sim" python3
+    start torch_bits 120 "$@" "$bundle/test_python_torch_device.py" cuda
+    wait_for torch_bits
+    start torch_steps 150 "$@" "$bundle/bench_torch_cuda.py"
+  else
+    skip torch_bits "no wheel in the bundle, or no torch on the path"
+    skip torch_steps "no wheel in the bundle, or no torch on the path"
+  fi
+  wait_for torch_steps
+  report torch bits tests.txt torch_bits
+  report torch steps - torch_steps
+  [ ! -s "$work/torch_steps.out" ] || tee -a "$out/measured.jsonl" <"$work/torch_steps.out"
 }
 
 # The probes at start-up and small comparisons of products and quantisers, every tool and program at once.

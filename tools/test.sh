@@ -5,12 +5,14 @@
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here
 #   arm     the same bits on 64-bit Arm, under qemu: minutes of waiting, so only with FULL=1 or when named
 #   debian13  build and test in a bare Debian 13 that mmdebstrap unpacks below ~/.cache, as root: as seldom as arm
+#   torch2  tests of fp4sim.torch in a bare Debian sid, whose torch is the newest, by the wheel of stage build: as debian13
 #   tools/test.sh build test     runs only the named stages
 #   FULL=1 tools/test.sh clang gpu     every test, every device (some share the code of others)
 set -eu
 cd "$(dirname "$0")/.."
-stages=${*:-setup build test clang fuzz gpu${FULL:+ arm debian13}}
+stages=${*:-setup build test clang fuzz gpu${FULL:+ arm debian13 torch2}}
 jobs=${JOBS:-$(nproc)}
+systems=${FP4SIM_SYSTEMS:-${XDG_CACHE_HOME:-$HOME/.cache}/fp4sim} # where other systems are unpacked, or are already
 
 stage_setup() { tools/setup.sh; }
 stage_build() {
@@ -103,14 +105,28 @@ stage_arm() {
 }
 stage_debian13() {
   command -v mmdebstrap >/dev/null || { echo "debian13: skipped, no mmdebstrap"; return 0; }
-  LABELS='quick|train|cli' JOBS=$jobs tools/scripts/portability.sh trixie "${XDG_CACHE_HOME:-$HOME/.cache}/fp4sim"
+  LABELS='quick|train|cli' JOBS=$jobs tools/scripts/portability.sh trixie "$systems"
+}
+stage_torch2() {
+  command -v mmdebstrap >/dev/null || { echo "torch2: skipped, no mmdebstrap"; return 0; }
+  rm -rf build/wheel
+  FP4SIM_BUILD=build tools/wheel.sh build/wheel
+  PACKAGES="python3-torch python3-numpy" COPY=$(ls build/wheel/*.whl) INSTEAD='
+    cd /fp4sim/tests/python
+    rm -rf /package
+    python3 -m zipfile -e /fp4sim/fp4sim-*.whl /package
+    chmod +x /package/fp4sim/bin/fp4sim
+    export PYTHONPATH=/package FP4SIM=/package/fp4sim/bin/fp4sim PYTHONDONTWRITEBYTECODE=1 COLUMNS=80 OMP_NUM_THREADS=1
+    python3 -m unittest $(ls test_python_torch*.py | sed "/_device/d; s/\.py$//") 2>tests.log || { cat tests.log; exit 1; }
+    python3 -c "import torch; print(\"torch\", torch.__version__)"
+    tail -3 tests.log' tools/scripts/portability.sh sid "$systems"
 }
 
 for stage in $stages; do
   case $stage in
-    setup|build|test|clang|fuzz|gpu|arm|debian13) ;;
+    setup|build|test|clang|fuzz|gpu|arm|debian13|torch2) ;;
     -h|--help) sed -n '2,/^set /s/^# \{0,1\}//p' tools/test.sh; exit 0 ;;
-    *) echo "test.sh: unknown word '$stage'; accepted: --help, setup, build, test, clang, fuzz, gpu, arm, debian13" >&2; exit 2 ;;
+    *) echo "test.sh: unknown word '$stage'; accepted: --help, setup, build, test, clang, fuzz, gpu, arm, debian13, torch2" >&2; exit 2 ;;
   esac
 done
 summary=

@@ -27,10 +27,13 @@ void check(gpuError_t error, const char* call) {
       Error::failed);
 }
 
+// A framework's stream 0 is the one default stream of the device; here, compiled so, 0 is the thread's own.
 #if FP4_GPU_CUDA
 constexpr MatrixKind own_unit = MatrixKind::nvidia;
+const gpuStream_t framework_default = cudaStreamLegacy;
 #else
 constexpr MatrixKind own_unit = MatrixKind::amd;
+const gpuStream_t framework_default = nullptr;
 #endif
 
 // The vendor's bf16 gemm, loaded when it is there: nothing links to it. Numbers are those of cublas_api.h and
@@ -94,7 +97,7 @@ class RuntimeDevice : public Device {
  public:
   // What a device has proven, on another stream.
   RuntimeDevice(const RuntimeDevice& proven, void* stream) : RuntimeDevice(proven) {
-    stream_ = static_cast<gpuStream_t>(stream);
+    stream_ = stream == nullptr ? framework_default : static_cast<gpuStream_t>(stream);
   }
   explicit RuntimeDevice(int index) : index_(index) {
     gpuDeviceProp properties = {};

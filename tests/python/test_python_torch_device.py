@@ -12,23 +12,28 @@ import sys
 import tempfile
 import unittest
 
-BUILD, ROOT = pathlib.Path(os.environ.get("FP4SIM_BUILD", ".")), pathlib.Path(__file__).resolve().parents[2]
+BUILD, FILE = pathlib.Path(os.environ.get("FP4SIM_BUILD", ".")), pathlib.Path(__file__).resolve()
+TABLE = FILE.parent.parent.parent / "results/torch_cuda/launches.csv"
 LIBRARY = BUILD / "tests/host_loops/_fp4sim.so"
-TABLE = ROOT / "results/torch_cuda/launches.csv"
-if not LIBRARY.exists():
+DEVICE = "cuda" if sys.argv[1:2] == ["cuda"] else "cpu"  # the argument of tools/gpu_check.sh: a device itself
+FOLDER = tempfile.TemporaryDirectory()
+if DEVICE == "cuda":
+    sys.argv.pop(1)
+elif not LIBRARY.exists():
     print("[test skipped] no library on host loops in this build")
     raise SystemExit(0)
-# The package with that library in place of its own: before support imports it.
-FOLDER = tempfile.TemporaryDirectory()
-shutil.copytree(BUILD / "python/fp4sim", FOLDER.name + "/fp4sim", ignore=shutil.ignore_patterns("_fp4sim.so", "__pycache__"))
-shutil.copy(LIBRARY, FOLDER.name + "/fp4sim/_fp4sim.so")
-sys.path.insert(0, FOLDER.name)
-sys.path.insert(1, str(ROOT / "tests/python"))
+else:  # the package with that library in place of its own: before support imports it
+    shutil.copytree(BUILD / "python/fp4sim", FOLDER.name + "/fp4sim", ignore=shutil.ignore_patterns("_fp4sim.so", "__pycache__"))
+    shutil.copy(LIBRARY, FOLDER.name + "/fp4sim/_fp4sim.so")
+    sys.path.insert(0, FOLDER.name)
 
 from support import f4, np, same, torch  # noqa: E402
 
 if torch is None:
     print("[test skipped] no torch")
+    raise SystemExit(0)
+if DEVICE == "cuda" and not torch.cuda.is_available():
+    print("[test skipped] torch sees no CUDA device")
     raise SystemExit(0)
 import warnings  # noqa: E402
 
@@ -36,14 +41,16 @@ import fp4sim.torch as ft  # noqa: E402
 from fp4sim import _core, _torch_ops  # noqa: E402
 from torch import nn  # noqa: E402
 
-assert f4.__file__.startswith(FOLDER.name), f4.__file__
-_torch_ops.LENT.add("cpu")
+if DEVICE == "cpu":
+    assert f4.__file__.startswith(FOLDER.name), f4.__file__
+    _torch_ops.LENT.add("cpu")
 COUNTS = (ctypes.c_int64 * 3)()
 
 
 def counted():
     """(launches, copies between host and device, allocations) since the last call."""
-    _core._library.fp4d_counts(COUNTS)
+    if DEVICE == "cpu":
+        _core._library.fp4d_counts(COUNTS)
     return tuple(COUNTS)
 
 
@@ -52,40 +59,40 @@ def mlp(recipe, device):
     model = nn.Sequential(nn.Linear(64, 48), nn.Linear(48, 96, bias=False), nn.Linear(96, 32))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ft.convert(model, recipe, seed=3, steps=40, device=device)
+        return ft.convert(model if device == "host" else model.to(DEVICE), recipe, seed=3, steps=40, device=device)
 
 
 def passes(model, steps=2):
     """Everything that some steps make: outputs and all gradients."""
-    draw = torch.Generator().manual_seed(1)
-    made = []
+    draw, made = torch.Generator().manual_seed(1), []
+    home = next(model.parameters()).device
     for step in range(1, steps + 1):
         ft.set_step(model, step)
         model.zero_grad()
-        x = torch.randn(5, 8, 64, generator=draw, requires_grad=True)
+        x = torch.randn(5, 8, 64, generator=draw).to(home).requires_grad_()
         y = model(x)
-        y.backward(torch.randn(y.shape, generator=draw))
+        y.backward(torch.randn(y.shape, generator=draw).to(home))
         made += [y.detach(), x.grad, *(p.grad.clone() for p in model.parameters())]
     with torch.no_grad():
         made.append(model.eval()(x))
     model.train()
-    return made
+    return [t.cpu() for t in made]
 
 
 def row_of(name):
     """A recipe's row of the table, after its bits were compared."""
     model = mlp(name, "auto")
     why = {row["where"] for row in ft.report(model).rows()}
-    if why != {"cpu"}:
+    if why != {str(next(model.parameters()).device)}:
         (reason,) = why
         return dict(recipe=name, runs="host", forward="", backward="", copies="", why=reason.removeprefix("host: "))
     counted()
     mine, theirs = passes(model), passes(mlp(name, "host"))
-    assert counted()[0] > 0, name
+    assert DEVICE == "cuda" or counted()[0] > 0, name
     for a, b in zip(mine, theirs):
         if not same(a, b):
             raise AssertionError(f"{name}: {int((a.view(torch.int32) != b.view(torch.int32)).sum())} of {a.numel()} differ")
-    layer, x = model[0], torch.randn(40, 64, requires_grad=True)
+    layer, x = model[0], torch.randn(40, 64, device=DEVICE, requires_grad=True)
     ft.set_step(model, 2)
     y = layer(x)
     forward = counted()
@@ -103,10 +110,12 @@ class Device(unittest.TestCase):
                 table = csv.DictWriter(file, made[0], lineterminator="\n")
                 table.writeheader()
                 table.writerows(made)
-        with open(TABLE, newline="") as file:
-            self.assertEqual(list(csv.DictReader(file)), made)
-        self.assertGreater(sum(row["runs"] == "device" for row in made), 20)
+        if DEVICE == "cpu":
+            with open(TABLE, newline="") as file:
+                self.assertEqual(list(csv.DictReader(file)), made)
+        self.assertGreater(sum(row["runs"] == "device" for row in made), 30)
 
+    @unittest.skipUnless(DEVICE == "cpu", "launches are counted on host loops")
     def test_only_what_is_wanted_is_computed(self):
         """Frozen weights cost no product of their gradient, inputs without a gradient none of theirs."""
         took = {}
@@ -131,38 +140,40 @@ class Device(unittest.TestCase):
         counted()
         passes(model, 1)
         self.assertEqual(counted(), (0, 0, 0))
+        self.assertRegex(ft.report(model).rows()[0]["where"], "^host: 0: no kernels for element=mx9$")
         with self.assertRaisesRegex(f4.Error, "device: unknown word 'cuda'; accepted: auto, host"):
             ft.convert(nn.Linear(32, 32), "mxfp4", device="cuda")
 
     def test_tensors_are_quantised_multiplied_and_rotated_where_they_lie(self):
         x, w = (torch.from_numpy(np.random.default_rng(n).standard_normal((24, 96)).astype(np.float32)) for n in (0, 1))
+        there = lambda t: t.to(DEVICE)  # noqa: E731
         for spec in ("mxfp4", "nvfp4", "mxfp4,rounding=stochastic", "mxfp8", "nvfp4,tensor_scale=outer128"):
             for given in (x, x.t(), x.reshape(2, 12, 96), x.bfloat16()):
                 counted()
-                q, want = ft.quantize(given, spec, seed=7), f4.quantize(given, spec, seed=7)
-                self.assertTrue(same(q.codes, want.codes) and same(q.scales, want.scales), spec)
-                self.assertTrue(same(q.tensor_scale, want.tensor_scale), spec)
-                decoded = ft.fake_quantize(given.float(), spec, seed=7)
+                q, want = ft.quantize(there(given), spec, seed=7), f4.quantize(given, spec, seed=7)
+                self.assertTrue(same(q.codes.cpu(), want.codes) and same(q.scales.cpu(), want.scales), spec)
+                self.assertTrue(same(q.tensor_scale.cpu(), want.tensor_scale), spec)
+                decoded = ft.fake_quantize(there(given.float()), spec, seed=7).cpu()
                 self.assertTrue(same(decoded, want.dequantize()), spec)
                 self.assertEqual(counted()[1], 0)  # nothing came to the host
-            self.assertTrue(same(ft.gemm(x, w, spec, seed=7, hadamard=16), f4.gemm(x, w, spec, seed=7, hadamard=16)), spec)
+            self.assertTrue(same(ft.gemm(there(x), there(w), spec, seed=7, hadamard=16).cpu(), f4.gemm(x, w, spec, seed=7, hadamard=16)), spec)
         for size in (16, 32):
-            self.assertTrue(same(ft.hadamard(x, size, signs="per_step", seed=3), f4.hadamard(x, size, signs="per_step", seed=3)))
+            self.assertTrue(same(ft.hadamard(there(x), size, signs="per_step", seed=3).cpu(), f4.hadamard(x, size, signs="per_step", seed=3)))
         with self.assertRaisesRegex(f4.Error, "mx9.*no kernels for it on a device"):
-            ft.quantize(x, "mx9")
+            ft.quantize(there(x), "mx9")
 
     def test_checkpointing_and_copies(self):
         import copy
 
         from torch.utils.checkpoint import checkpoint
 
-        model, x = mlp("mxfp4_sr", "auto"), torch.randn(8, 64, requires_grad=True)
+        model, x = mlp("mxfp4_sr", "auto"), torch.randn(8, 64, device=DEVICE, requires_grad=True)
         model(x).sum().backward()
         want = [p.grad.clone() for p in model.parameters()]
         for one in (model, copy.deepcopy(model)):
             one.zero_grad()
             checkpoint(one, x, use_reentrant=False).sum().backward()
-            self.assertTrue(all(same(p.grad, g) for p, g in zip(one.parameters(), want)))
+            self.assertTrue(all(same(p.grad.cpu(), g.cpu()) for p, g in zip(one.parameters(), want)))
 
 
 if __name__ == "__main__":

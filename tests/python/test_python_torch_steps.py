@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 from support import f4, np, same, torch
 
@@ -139,6 +140,20 @@ class Steps(unittest.TestCase):
                 ft.load_state(other, saved[0]) if order == 1 else None
                 self.assertTrue(all(same(a, b) for a, b in zip(steps(other, STEPS - 2), want)), (recipe, order))
             self.assertTrue(all(same(a, b) for a, b in zip(steps(copy.deepcopy(first), STEPS - 2), want)), recipe)
+
+    def test_changes_past_autograd_and_optimizers_are_warned_of(self):
+        model, x = ft.convert(nn.Linear(32, 16), f"{self.folder}/sr.json", seed=1), torch.randn(4, 32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(9):  # micro-batches of one step
+                model(x).sum().backward()
+            with torch.no_grad():
+                model.weight.mul_(2)  # a step
+            model(x).sum().backward()
+        model.weight.data.add_(1)
+        with self.assertWarnsRegex(UserWarning, "weights changed after backward pass 1 of step 2, past autograd and torch.optim"):
+            model(x)
+        self.assertEqual(model.step, 2)
 
     def test_ranks_draw_different_bits(self):
         with socket.socket() as s:

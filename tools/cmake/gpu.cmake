@@ -22,7 +22,7 @@ if(NOT FP4_GPU STREQUAL "off")
       endif()
     endforeach()
     set(FP4_GPU_ARCHITECTURES "${targets}" CACHE STRING "GPU targets")
-    find_library(FP4_GPU_RUNTIME cudart PATHS /usr/local/cuda/lib64 REQUIRED)
+    find_library(FP4_GPU_RUNTIME NAMES cudart_static cudart PATHS /usr/local/cuda/lib64 REQUIRED)
     set(flags -std=c++20 -O3 --fmad=false -ftz=false -prec-div=true -prec-sqrt=true -Xcompiler=-fPIC,-ffp-contract=off
               -lineinfo # checkers and profilers name lines; the code is the same
               --default-stream per-thread) # the runs of a sweep, a thread each, do not wait for one another

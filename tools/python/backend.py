@@ -17,6 +17,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATE = (1980, 1, 1, 0, 0, 0)  # equal files give equal archives
+CUDA = "-cuda" if os.environ.get("FP4SIM_CUDA") else ""  # with code for Hopper and Blackwell; the driver alone is needed
 BINARIES = "_fp4sim.so", "bin/fp4sim"
 # PEP 600 and auditwheel's policies: what every manylinux system has.
 PROMISED = re.compile(r"(libc|libm|libdl|librt|libpthread|libutil|libresolv|libgcc_s|libstdc\+\+|libz|ld-linux.*)\.so\.\d+")
@@ -101,10 +102,11 @@ def _tag(paths):
 def _built():
     """The package of a build."""
     given = os.environ.get("FP4SIM_BUILD")
-    folder = pathlib.Path(given).resolve() if given else ROOT / "build-python"
+    folder = pathlib.Path(given).resolve() if given else ROOT / ("build-python" + CUDA)
     if not given:
         run = lambda *words: subprocess.run(words, cwd=ROOT, check=True)  # noqa: E731
-        run("cmake", "--preset", "release", "-B", folder, "-DFP4_TESTS=OFF", f"-DPython3_EXECUTABLE={sys.executable}")
+        run("cmake", "--preset", "release", "-B", folder, "-DFP4_TESTS=OFF", f"-DPython3_EXECUTABLE={sys.executable}",
+            *(["-DFP4_GPU=cuda", "-DFP4_GPU_ARCHITECTURES=sm_90;sm_100a"] if CUDA else []))
         run("cmake", "--build", folder, "-j", str(os.cpu_count() or 1), "--target", "fp4_python")
     for name in BINARIES:
         if not (folder / "python/fp4sim" / name).exists():
@@ -133,7 +135,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     digest = lambda data: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()  # noqa: E731
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
-    name = f"{stem}-{tag}.whl"
+    name = f"{stem}{'-1cuda' if CUDA else ''}-{tag}.whl"
     with zipfile.ZipFile(pathlib.Path(wheel_directory) / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in files.items():
             entry = zipfile.ZipInfo(path, DATE)

@@ -6,6 +6,7 @@
 #   LDFLAGS=-L/usr/lib/gcc/x86_64-linux-gnu/14 CXX=g++-13 ..   an older one: libraries there ask for g++ 14's libstdc++
 #   TESTS='test_codec test_spec' ..                       these test programs only
 #   LABELS='quick|train|cli' ..                           tests of these labels (default: quick)
+#   PACKAGES=.. COPY=FILE INSTEAD=COMMANDS ..             these packages and commands alone, with a file in /fp4sim beside all others
 # DIR/SUITE is the user land, made on the first call (1.5 GB) and kept. Packages come from the mirror that this system's
 # apt uses, or from MIRROR. Ubuntu's key is not on a Debian system: its packages are then taken unsigned, which is right
 # for a folder that is thrown away and for nothing else.
@@ -14,7 +15,7 @@ cd "$(dirname "$0")/../.."
 suite=${1:?trixie, noble, ..} place=${2:?a folder}
 cxx=${CXX:-g++}
 root=$place/$suite
-packages="ccache catch2 git ca-certificates python3-jsonschema" # beside those of tools/setup.sh
+packages=${PACKAGES:-ccache catch2 git ca-certificates python3-jsonschema} # beside those of tools/setup.sh
 case $cxx in clang*) packages="$packages clang libomp-dev" ;; g++-*) packages="$packages $cxx" ;; esac
 
 mirror=${MIRROR:-$(cat /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null |
@@ -42,6 +43,7 @@ mkdir -p "$root/fp4sim" "$root/ccache"
 find "$root/fp4sim" -mindepth 1 -maxdepth 1 ! -name 'build-*' ! -name node_modules -exec rm -rf {} +
 git ls-files -co --exclude-standard | while read -r file; do [ ! -e "$file" ] || echo "$file"; done |
   tar -cf - -T - | tar -xmf - -C "$root/fp4sim"
+[ -z "${COPY:-}" ] || cp "$COPY" "$root/fp4sim/"
 if [ -d node_modules/echarts ]; then
   mkdir -p "$root/fp4sim/node_modules"
   cp -ru node_modules/echarts node_modules/.package-lock.json "$root/fp4sim/node_modules/"
@@ -53,7 +55,7 @@ mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
 mountpoint -q "$root/dev" || { mount --rbind /dev "$root/dev" && mount --make-rslave "$root/dev"; }
 trap 'umount -R -l "$root/dev"; umount "$root/proc"' EXIT
 trap 'exit 130' INT TERM
-chroot "$root" env CXX="$cxx" TESTS="${TESTS:-}" LABELS="${LABELS:-quick}" JOBS="${JOBS:-$(nproc)}" CCACHE_DIR=/ccache sh -euc '
+build='
   cd /fp4sim
   . /etc/os-release
   build=build-$(echo "$CXX" | tr -c "a-z0-9\n" -)
@@ -67,3 +69,4 @@ chroot "$root" env CXX="$cxx" TESTS="${TESTS:-}" LABELS="${LABELS:-quick}" JOBS=
   names=$(echo $TESTS | tr " " "|")
   ctest --test-dir "$build" -L "^($LABELS)$" -R "^(${names:-.*})[.]" -j "$JOBS" --output-on-failure >tests.log || { cat tests.log; exit 1; }
   tail -30 tests.log'
+chroot "$root" env CXX="$cxx" TESTS="${TESTS:-}" LABELS="${LABELS:-quick}" JOBS="${JOBS:-$(nproc)}" CCACHE_DIR=/ccache sh -euc "${INSTEAD:-$build}"
