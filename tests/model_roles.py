@@ -171,6 +171,21 @@ def check_roles(folder):
     for module, is_taken in (("model.vision_tower.vision_model.encoder.layers.0.mlp.fc1", False), ("model.multi_modal_projector.linear_1", False), ("lm_head", False),
                              ("model.language_model.layers.0.mlp.up_proj", False), ("model.language_model.layers.0.mlp.down_proj", True), ("model.language_model.layers.1.mlp.up_proj", True)):
         assert takes(module) == is_taken, (module, ignore)
+    # PhiMoE's file says gate, transformers router.
+    tensors = {"model.layers.0.block_sparse_moe.gate.weight": values(4, 64), "model.layers.0.block_sparse_moe.experts.0.w1.weight": values(32, 64)}
+    source = model(folder / "p", tensors, {"model_type": "mixtral"})
+    told = json.loads(run("quantize", source, "--scheme", "compressed_tensors_nvfp4", "--out", folder / "q", "--no-sync", "--force", "--json"))
+    ignore = json.loads((folder / "q/config.json").read_text())["quantization_config"]["ignore"]
+    for module, is_taken in (("model.layers.0.block_sparse_moe.gate", False), ("model.layers.0.mlp.router", False), ("model.layers.0.mlp.experts.0.w1", True)):
+        assert takes(module) == is_taken, (module, ignore)
+    # What engines do with experts is said for each scheme; of a model without experts nothing is.
+    for scheme, kind, said in (("compressed_tensors_nvfp4", "mixtral", ("transformers 5.12.1", "without them", "vLLM loads")), ("compressed_tensors_mxfp4", "made_up", ("not known",)),
+                               ("modelopt_nvfp4", "qwen3_moe", ("vLLM loads", "refuses")), ("deepseek_mxfp4", "deepseek_v4", ("vLLM loads",))):
+        told = json.loads(run("quantize", model(folder / "p", tensors, {"model_type": kind}), "--scheme", scheme, "--out", folder / "q", "--no-sync", "--force", "--json"))
+        (note,) = [n for n in told["notes"] if n.startswith("experts of " + kind)]
+        assert all(s in note for s in said), note
+    told = json.loads(run("quantize", model(folder / "p", {"l.up_proj.weight": values(32, 64)}, {"model_type": "llama"}), "--scheme", "modelopt_nvfp4", "--out", folder / "q", "--no-sync", "--force", "--json"))
+    assert not [n for n in told["notes"] if n.startswith("experts")], told["notes"]
     # gpt-oss's loader takes models of gpt-oss.
     stack = {"model.layers.0.mlp.experts.gate_up_proj": values(2, 64, 64)}
     error = run("quantize", model(folder / "l", stack, {"model_type": "llama4_text"}), "--scheme", "gpt_oss_mxfp4", "--out", folder / "no", code=2)

@@ -1,5 +1,5 @@
-// What lies beside a weight or in an attention layer and changes what their codes are worth: one row a name. A weight is
-// asked for each of them; what nobody uses is an error, as the weight would be another one without it.
+// What lies beside a weight or in an attention layer and changes what their codes are worth: one row a name. A weight
+// is asked for each of them; what nobody uses is an error, as the weight would be another one without it.
 #pragma once
 
 #include <cstdint>

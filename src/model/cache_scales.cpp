@@ -41,8 +41,7 @@ CacheEntries cache_entries_of(const ModelJob& job, const SourceConfig& source) {
     out.scheme = {{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
     out.algorithm = "FP8";
   } else if (is_static_fp8(said) && to == Family::compressed) {
-    out.scheme = {{"num_bits", 8},     {"type", "float"},   {"symmetric", true},
-                  {"dynamic", false},  {"strategy", "tensor"}};
+    out.scheme = {{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"dynamic", false}, {"strategy", "tensor"}};
   } else if (to != Family::none && to == from) {
     (said.is_string() ? out.algorithm : out.scheme) = said;
   } else {

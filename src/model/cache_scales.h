@@ -13,7 +13,7 @@ namespace fp4 {
 struct CacheEntries {
   nlohmann::ordered_json scheme = nullptr;     // kv_cache_scheme of quantization_config; null: the model says none
   nlohmann::ordered_json algorithm = nullptr;  // kv_cache_quant_algo of hf_quant_config.json
-  std::string refusal = {};                    // why the scheme that is written cannot say the source's; "" where it can
+  std::string refusal = {};  // why the scheme that is written cannot say the source's; "" where it can
 };
 CacheEntries cache_entries_of(const ModelJob& job, const SourceConfig& source);
 

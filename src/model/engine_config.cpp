@@ -131,11 +131,10 @@ std::vector<std::string> ignored_modules(const ConfigJob& job) {
     const KeepRule* rule = keep_rule_of(module + ".weight");
     std::string glob = rule != nullptr ? rule->name : "";
     if (glob.ends_with(".*")) glob.resize(glob.size() - 2);
-    if (glob.starts_with('*') && has_match({glob}, module) && is_safe(glob)) {
-      add(expression(glob));
-      continue;
-    }
-    add(module);
+    const bool is_general = glob.starts_with('*') && has_match({glob}, module) && is_safe(glob);
+    add(is_general ? expression(glob) : module);
+    if (rule != nullptr && *rule->loaded != '\0' && is_safe(rule->loaded)) add(expression(rule->loaded));
+    if (is_general) continue;
     // "layers.0.mlp.up_proj": what comes before it has another name on the other side.
     const size_t at = module.find("layers.");
     if (!job.has_towers || at == std::string::npos) continue;

@@ -12,6 +12,8 @@ struct KeepRule {
   const char* name;    // pattern of the tensors' names, with * and ? and [..]
   const char* doc;     // what it keeps, as results say it
   const char* source;  // whose tool keeps it
+  // What transformers calls such a module where the file calls it otherwise (a glob of modules); "": no other name.
+  const char* loaded = "";
 };
 
 // Model-Optimizer: modelopt_recipes/configs/ptq/units/default_disabled_quantizers.yaml (2026-08-21). llama.cpp:
@@ -38,7 +40,7 @@ inline constexpr KeepRule keep_rules[] = {
     {"mtp.*", "multi-token prediction", "Model-Optimizer"},
     {"*norm*", "norm", "llama.cpp"},
     {"*router*", "router", "Model-Optimizer"},
-    {"*.gate.*", "router", "Model-Optimizer: mlp.gate, block_sparse_moe.gate; DeepSeek: ffn.gate"},
+    {"*.gate.*", "router", "Model-Optimizer: mlp.gate, block_sparse_moe.gate; DeepSeek: ffn.gate", "*router*"},
     {"*shared_expert_gate*", "router", "Model-Optimizer: Qwen's gate of shared experts"},
     {"*ffn_gate_inp*", "router", "llama.cpp"},
     {"*linear_attn.in_proj_[ab].*", "gate of linear attention", "Model-Optimizer"},

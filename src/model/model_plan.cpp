@@ -10,8 +10,10 @@
 #include "src/arith/spec_text.h"
 #include "src/files/gguf_writer.h"
 #include "src/model/beside_weights.h"
+#include "src/model/expert_engines.h"
 #include "src/model/gguf_engine.h"
 #include "src/model/gguf_split.h"
+#include "src/model/keep_rules.h"
 #include "src/model/model_folder.h"
 #include "src/model/shard_hashes.h"
 #include "src/model/shared_factors.h"
@@ -65,8 +67,11 @@ void check_job(const ModelJob& job, const std::vector<std::string>& files) {
       throw Error(
           fmt::format("quantize {0}: --scheme {1} takes GGUF, and {2} is none: llama.cpp makes one with "
                       "`convert_hf_to_gguf.py FOLDER --outfile m.gguf`, of which `fp4sim quantize m.gguf "
-                      "--scheme {1} --out OUT` or `llama-quantize m.gguf OUT.gguf {3}` makes FP4",
-                      job.in, job.scheme->name, file, job.scheme->gguf == GgufValues::nvfp4 ? "NVFP4" : "MXFP4_MOE"));
+                      "--scheme {1} --out OUT`{3} makes FP4",
+                      job.in, job.scheme->name, file,
+                      job.scheme->gguf == GgufValues::nvfp4
+                          ? ""
+                          : " (or, of experts alone, `llama-quantize m.gguf OUT.gguf MXFP4_MOE`)"));
 }
 
 bool is_utf8(const std::string& text) {
@@ -141,16 +146,20 @@ void check_facts(const ModelJob& job, const PlanFacts& facts) {
 
 // What happened to weights and caches that a person should hear.
 void note_facts(ModelPlan& model) {
-  size_t folded = 0, scales = 0, dropped = 0;
+  size_t folded = 0, scales = 0, dropped = 0, experts = 0;
   for (const Plan& plan : model.plans) {
     folded += plan.tensor->columns && plan.way != Way::copy ? 1 : 0;
     dropped += plan.way == Way::drop ? 1 : 0;
+    experts += plan.is_fp4() && is_expert(plan.tensor->whole) ? 1 : 0;
     const bool is_scale = plan.way == Way::copy && !plan.tensor->is_quantised();
     scales += is_scale && cache_row_of(plan.tensor->name) != nullptr ? 1 : 0;
   }
   if (folded > 0)
     model.notes.push_back(fmt::format("{} weights are multiplied by their pre_quant_scale{}", folded,
                                       model.job.scheme != nullptr ? " and quantised anew" : ""));
+  const std::string type = model.facts.source.model_type();
+  if (experts > 0 && !type.empty() && !model.job.writes_gguf())
+    model.notes.push_back(experts_note(model.job.scheme->name, type));
   if (dropped > 0) model.notes.push_back(fmt::format("{} scales of the KV cache are left out", dropped));
   if (scales > 0 && model.facts.source.cache().is_null())
     model.notes.push_back(

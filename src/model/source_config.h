@@ -1,4 +1,5 @@
-// What config.json and hf_quant_config.json say of the model that is read: its architecture, and what lies beside weights.
+// What config.json and hf_quant_config.json say of the model that is read: its architecture, and what lies beside
+// weights.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,9 +9,9 @@
 namespace fp4 {
 
 struct SourceConfig {
-  std::string file;                                  // config.json of the folder, or beside the file
-  nlohmann::ordered_json config = nullptr;           // null without one
-  nlohmann::ordered_json optimizer = nullptr;        // "quantization" of hf_quant_config.json
+  std::string file;                            // config.json of the folder, or beside the file
+  nlohmann::ordered_json config = nullptr;     // null without one
+  nlohmann::ordered_json optimizer = nullptr;  // "quantization" of hf_quant_config.json
 
   std::string model_type() const;  // "" where it is not said
   std::string method() const;      // quant_method: "modelopt", "compressed-tensors"; "" of a model without
