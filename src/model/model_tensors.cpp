@@ -69,7 +69,7 @@ void add_mark(ModelNames& names, const TensorPlace& place) {
     throw Error(fmt::format("{}: {} {} is no JSON of bytes, which ComfyUI writes", where, info(place.info.dtype).name,
                             shape_text(place.info.shape)));
   std::string text(static_cast<size_t>(product(place.info.shape)), '\0');
-  reader_of(place).read_raw(0, matrix_rows(place.info.shape), text.data());
+  place.array.bytes->read(place.array.offset, text.data(), text.size());
   const nlohmann::json mark = parse_json(text, where);
   if (!mark.is_object() || !mark.contains("format") || !mark["format"].is_string())
     throw Error(fmt::format("{}: '{}' names no format", where, text));
@@ -221,7 +221,7 @@ std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, co
     std::string metadata;
     for (TensorPlace& place : places_in(file, &metadata)) {
       std::string name = place.info.name;
-      if (name.ends_with(".comfy_quant")) add_mark(names, place);
+      if (name.ends_with(".comfy_quant") && file.ends_with(".safetensors")) add_mark(names, place);
       const auto [at, is_new] = names.all.emplace(name, std::move(place));
       if (!is_new) throw Error(file + ": a tensor " + name + " is in " + at->second.file + ", too");
       names.order.push_back(std::move(name));
