@@ -26,7 +26,7 @@ Racer steady(double cost, double mean, size_t n, double wiggle = 0) {
 }
 
 // Ten seeds may decide everything: what rare failures could hide has tests of its own.
-const RaceRules rules_of_ten = {.delta = 0.01, .rounds = {10, 20}, .least = 10};
+const RaceRules rules_of_ten = {.delta = 0.01, .rounds = {10, 20}, .least = 10, .least_alone = 10};
 
 }  // namespace
 
@@ -64,7 +64,7 @@ TEST_CASE("a race's words by hand", "[quick]") {
 }
 
 TEST_CASE("nothing is decided before the first round is complete", "[quick]") {
-  std::vector<Racer> racers = {steady(0.02, 0.5, 9), steady(0.05, 0.1, 9)};
+  std::vector<Racer> racers = {steady(0.02, 0.5, 8), steady(0.05, 0.1, 8)};
   RaceState state = judge_race(racers, rules_of_ten);
   for (const RaceVerdict& verdict : state.verdicts) {
     CHECK(verdict.word == RaceWord::undecided);
@@ -147,15 +147,50 @@ TEST_CASE("a tie holds where a failure that its seeds have not shown would leave
   CHECK(judge_race(racers, rules).verdicts[1].word == RaceWord::undecided);
 }
 
+TEST_CASE("worse than a step is said when the step alone has its seeds, by hand", "[quick]") {
+  // .1 worse on ten seeds. The step draws, the candidate waits; what the step then loses counts against the word.
+  RaceRules rules = rules_of_ten;
+  rules.rounds = {10, 20, 40};
+  rules.least_alone = 40;
+  std::vector<Racer> racers = {steady(0.02, 0.5, 10), steady(0.05, 0.6, 10)};
+  const auto judged = [&] { return judge_race(racers, rules).verdicts; };
+  CHECK(judged()[1].word == RaceWord::undecided);
+  CHECK(judged()[0].draws);
+  CHECK_FALSE(judged()[1].draws);
+  racers[0] = steady(0.02, 0.5, 40);
+  CHECK(judged()[1].word == RaceWord::off);
+  // One failure of 3 in 40 seeds is .075 of the mean, up to .226 (t(.975, 39) = 2.0227 of its SD .474 / sqrt(40)).
+  racers[0].loss[0][30] = 3.5 + 1;
+  CHECK(judged()[1].word == RaceWord::undecided);
+  CHECK(judged()[1].draws);
+}
+
+TEST_CASE("the cheapest that diverges is no step, nobody is tied with it, and the next one leads", "[quick]") {
+  const double diverged = std::numeric_limits<double>::infinity();
+  const RaceRules rules = {.delta = 0.01, .rounds = {10, 320}};
+  for (const size_t every : {size_t{10}, size_t{64}, size_t{320}}) {  // 10 %, 1.6 %, .3 %
+    std::vector<Racer> racers = {steady(0.02, 0.5, 320), steady(0.05, 0.5, 320), steady(0.08, 0.6, 320)};
+    for (size_t s = 0; s < 320; s += every) racers[0].loss[0][s] = diverged;
+    const RaceState state = judge_race(racers, rules);
+    INFO(every);
+    CHECK(state.verdicts[0].word == (every == 320 ? RaceWord::on : RaceWord::undecided));
+    CHECK(state.verdicts[1].word == (every == 10 ? RaceWord::on : every == 320 ? RaceWord::tied : RaceWord::undecided));
+    CHECK(state.verdicts[2].word == RaceWord::off);
+    if (every == 10) CHECK_FALSE(state.verdicts[0].draws);  // more seeds would not mend it
+  }
+}
+
 TEST_CASE("racers of unequal seeds are compared on those that both have", "[quick]") {
   std::vector<Racer> racers = {steady(0.02, 0.5, 20), steady(0.05, 0.9, 10)};
   CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == 10);
   CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == RaceWord::off);
+  // What a candidate lacks, in the middle or at the end, leaves the others.
   racers[1] = steady(0.05, 0.9, 20);
-  racers[1].loss[0][12] = std::numeric_limits<double>::quiet_NaN();  // not run yet: the last look is that of ten
-  CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == 10);
-  racers[1].loss[0][3] = std::numeric_limits<double>::quiet_NaN();
-  CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == RaceWord::undecided);
+  for (const auto& [seed, left] : {std::pair(5, 19), std::pair(0, 18), std::pair(19, 17)}) {
+    racers[1].loss[0][static_cast<size_t>(seed)] = std::numeric_limits<double>::quiet_NaN();
+    CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == static_cast<size_t>(left));
+    CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == RaceWord::off);
+  }
 }
 
 TEST_CASE("each recipe counts at the best of its rungs", "[quick]") {

@@ -569,10 +569,10 @@ TEST_CASE("pareto gives the race that would make a front, and says what a small 
     return run_cli("pareto " + out).out;
   };
   const std::string recipes = R"("axes": {"recipe": ["nvfp4", "mxfp8"]})";
-  CHECK_THAT(pareto(recipes), Contains(R"("race": {"seeds": 160, "delta": 0.)"));
-  CHECK_THAT(pareto(recipes + R"(, "references": ["mxfp4"])"), Contains(R"("race": {"seeds": 160} to the)"));
+  CHECK_THAT(pareto(recipes), Contains(R"("race": {"seeds": 320, "delta": 0.)"));
+  CHECK_THAT(pareto(recipes + R"(, "references": ["mxfp4"])"), Contains(R"("race": {"seeds": 320} to the)"));
   CHECK_THAT(pareto(recipes + R"(, "race": {"seeds": 10, "delta": 0.01})"),
-             Contains("Fewer than 100 seeds can only say `worse`") && !Contains("1 are worse"));
+             Contains("Fewer than 300 seeds make no step") && !Contains("1 are worse"));
 }
 
 TEST_CASE("a race at one rung or at rungs far apart is refused", "[cli]") {

@@ -170,3 +170,26 @@ TEST_CASE("every built-in grid expands", "[quick]") {
     CHECK(plan.counts.distinct * grid.seeds.size() >= 10000);  // trainings before tuning and race
   }
 }
+TEST_CASE("the answer tells a loss from its interval, and names who is undecided", "[quick]") {
+  // bf16 and fp32 differ by an SD of .028 a seed; the Hadamard loses .02 in the mean of 320, told from 0 and above
+  // delta.
+  MadeUp world = tuned_world();
+  world.noise = 0.02;
+  const auto truth = world.truth;
+  world.truth = [truth](const Json& config) {
+    return truth(config) - (config["recipe"]["wgrad"]["hadamard"]["size"] == 16 ? 0.04 : 0);
+  };
+  const auto answer = [&](const std::string& race) {
+    const Study sweep(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 3, "axes": {
+      "wgrad.hadamard.size": [0, 16]}, "tune": {"train.lr": {"start": 1, "seeds": 4}}, "race": )" +
+                          race + "}",
+                      world);
+    const Results results = sweep.results();
+    const ContextFront front = fronts(results, Costs(results, made_up_costs()), {}).at(0);
+    CHECK(front.noise_floor->sd > 0.02);
+    return fp4::tools::front_answer(results, front, {});
+  };
+  CHECK_THAT(answer(R"({"seeds": 320, "delta": 0.005})"),
+             Contains("loses 0.0") && !Contains("nothing that can be seen") && !Contains("size=16 loses nothing"));
+  CHECK_THAT(answer(R"({"seeds": 10, "delta": 0.005})"), Contains("Undecided: "));
+}

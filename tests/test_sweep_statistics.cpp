@@ -18,7 +18,7 @@ using fp4::test::Study;
 namespace {
 
 const std::string eight =
-    R"({"name": "eight", "task": "alpha", "base": "mxfp4", "seeds": 5, "race": {"seeds": 160, "delta": 0.01}, "axes": {
+    R"({"name": "eight", "task": "alpha", "base": "mxfp4", "seeds": 5, "race": {"seeds": 320, "delta": 0.01}, "axes": {
   "wgrad.hadamard.size": [0, 16], "wgrad.*.rounding": ["nearest_even", "stochastic"],
   "dgrad.*.rounding": ["nearest_even", "stochastic"]}})";
 
@@ -74,7 +74,7 @@ TEST_CASE("a true front is found from fresh seeds", "[quick]") {
   REQUIRE(list.size() == 1);
   const ContextFront& front = list[0];
   CHECK(front.raced);
-  CHECK(front.seeds == 160);
+  CHECK(front.seeds == 320);
   CHECK(front.noise_floor->sd == Approx(0.001).epsilon(0.8));
   std::map<double, int> on_or_undecided;
   for (const FrontPoint& point : front.points) {
@@ -450,7 +450,7 @@ TEST_CASE("a raced front of loss_hp has words of its own", "[quick]") {
   MadeUp world;
   world.noise = 0.001;
   Study study(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 3, "axes": {"wgrad.hadamard.size": [0, 16]},
-    "race": {"seeds": 160, "delta": 0.01}})",
+    "race": {"seeds": 320, "delta": 0.01}})",
               world, 9);
   for (RunRecord& run : study.runs) run.loss_hp = 0.5 + 1e-4 * static_cast<double>(run.seed % 7);
   const Results results = study.results();

@@ -73,24 +73,6 @@ std::string small_batch(const ContextFront& front, const Results& results) {
   return fmt::format("the batch has {:.3g} effective examples, fewer than {:g}", left, least_effective_batch);
 }
 
-std::optional<double> products_of(const ConfigResult& config) {
-  for (const RunRecord& run : config.runs) {
-    const std::optional<double> count = measured(run, quantised_products);
-    if (count && std::isfinite(*count)) return count;
-  }
-  return std::nullopt;
-}
-
-std::string unequal_products(const ContextFront& front) {
-  std::map<double, const ConfigResult*> counts;
-  for (const FrontPoint* point : compared(front)) {
-    if (const auto count = products_of(*point->config); count && *count > 0) counts.try_emplace(*count, point->config);
-  }
-  if (counts.size() < 2) return "";
-  return fmt::format("from {:g} ({}) to {:g} ({}) quantised products a step are compared", counts.begin()->first,
-                     named(*counts.begin()->second), counts.rbegin()->first, named(*counts.rbegin()->second));
-}
-
 // What fp32 runs share that a better learning rate, clip or warm-up leaves alone.
 std::string family(const ConfigResult& fp32) {
   Json config = Json::parse(fp32.record.config);
@@ -201,7 +183,6 @@ std::vector<RaisedAlarm> alarms(const Results& results, const std::vector<Contex
     raise(Alarm::better_than_fp32, better_than_fp32(front, results));
     raise(Alarm::at_edge, at_edge(front));
     raise(Alarm::small_batch, small_batch(front, results));
-    raise(Alarm::unequal_products, unequal_products(front));
     raise(Alarm::no_delta, no_delta(front, results));
     raise(Alarm::no_effect, no_effect(front, results));
     raise(Alarm::untuned_reference, untuned_reference(front, results, best_of_family));

@@ -11,15 +11,7 @@
 
 namespace fp4::sweeps {
 
-enum class Alarm : uint8_t {
-  better_than_fp32,
-  at_edge,
-  small_batch,
-  unequal_products,
-  untuned_reference,
-  no_delta,
-  no_effect
-};
+enum class Alarm : uint8_t { better_than_fp32, at_edge, small_batch, untuned_reference, no_delta, no_effect };
 
 struct AlarmInfo {
   Alarm id;
@@ -32,8 +24,6 @@ inline constexpr AlarmInfo alarm_table[] = {
     {Alarm::at_edge, "at edge", "a tuned value at an end of its ladder: not the recipe's best"},
     {Alarm::small_batch, "small batch",
      "fewer than 64 examples of a batch count: (sum w)^2 / sum w^2 of their weights"},
-    {Alarm::unequal_products, "unequal products",
-     "configurations that quantise different numbers of products: the one with more has more to lose"},
     {Alarm::untuned_reference, "untuned reference",
      "fp32 loses over 1 % less in this store with another learning rate, clip or warm-up"},
     {Alarm::no_delta, "no delta",

@@ -72,6 +72,13 @@ bool inside(const Mask& mask, const std::vector<uint32_t>& digits, size_t but) {
   return true;
 }
 
+// Quantised in a step; 0 where no run says it.
+double products_of(const ConfigResult& config) {
+  for (const RunRecord& run : config.runs)
+    if (const auto count = measured(run, quantised_products); count && std::isfinite(*count)) return *count;
+  return 0;
+}
+
 class Attribution {
  public:
   Attribution(const Results& results, Metric metric) : results_(results), metric_(metric) {
@@ -180,10 +187,13 @@ class Attribution {
     double mean = 0;
     for (const auto& [config, reference] : whole) {
       effect.comparison.settings.push_back({gaps(*config, seeds), gaps(*reference, seeds)});
-      effect.rates_differ += results_.rates_differ(*config, *reference);
+      const std::pair products(products_of(*config), products_of(*reference));
+      if (!effect.products && products.first != products.second && products.first * products.second > 0)
+        effect.products = products;
       const Setting& setting = effect.comparison.settings.back();
       const PairedDifference d = difference_at_best(setting.mine, setting.theirs, seeds.size(), 0.05);
       if (d.n == 0) continue;
+      effect.rates_differ += results_.rates_differ(config->rung(d.mean_at.mine), reference->rung(d.mean_at.theirs));
       by_setting.push_back(d.mean);
       mean += d.mean;
       for (const double gap : setting.theirs[d.mean_at.theirs])

@@ -26,8 +26,9 @@ struct Effect {
   size_t family = 0;             // comparisons whose intervals hold together
   size_t settings = 0;           // pairs compared; pairs in which the axis is dead are left out
   size_t rates_differ = 0;       // of the settings: those whose two sides were tuned to different values
-  Comparison comparison;         // negative: the value lowers the loss
-  double low_decile = 0;         // of the settings' mean differences
+  std::optional<std::pair<double, double>> products;  // quantised in a step, where the two sides' numbers are not equal
+  Comparison comparison;                              // negative: the value lowers the loss
+  double low_decile = 0;                              // of the settings' mean differences
   double high_decile = 0;
   double same_sign = 0;   // share of settings whose mean difference has the sign of the average
   bool weighted = false;  // Hajek means of an importance sample instead of pairs

@@ -10,7 +10,8 @@ namespace fp4::sweeps {
 
 namespace {
 
-constexpr size_t least_equal = RaceRules{}.least;
+constexpr size_t least_seeds = RaceRules{}.least;
+constexpr double enough = 4;  // deltas beyond which fewer seeds do
 
 size_t seeds_of(const Comparison& comparison) {
   size_t seeds = 0;
@@ -68,15 +69,21 @@ RunDivergence divergence_of(const Comparison& comparison, const std::vector<Rung
   return count;
 }
 
-bool is_equal(const Comparison& comparison, const std::vector<double>& differences) {
-  if (std::all_of(differences.begin(), differences.end(), [](double d) { return d == 0; })) return true;
-  if (differences.size() < least_equal) return false;
+// What the interval says, once a failure that the seeds have not shown (race.h) may add to either side.
+Verdict verdict_of(const Comparison& comparison, const std::vector<double>& differences) {
+  if (std::all_of(differences.begin(), differences.end(), [](double d) { return d == 0; })) return Verdict::equal;
+  const auto [low, high] = *comparison.interval;
+  const double delta = comparison.delta;
+  if (low > enough * delta) return Verdict::worse;
+  if (high < -enough * delta) return Verdict::better;
+  if (differences.size() < least_seeds) return Verdict::undecided;
   const double middle = quantile(differences, 0.5);
   double largest = 0;
   for (const double d : differences) largest = std::max(largest, std::fabs(d - middle));
   const double unseen = 3 * largest / static_cast<double>(differences.size());
-  const auto [low, high] = *comparison.interval;
-  return low - unseen >= -comparison.delta && high + unseen <= comparison.delta;
+  if (low - unseen > 0) return Verdict::worse;
+  if (high + unseen < 0) return Verdict::better;
+  return low - unseen >= -delta && high + unseen <= delta ? Verdict::equal : Verdict::undecided;
 }
 
 void judge_one(Comparison& comparison, double level) {
@@ -105,14 +112,8 @@ void judge_one(Comparison& comparison, double level) {
     comparison.verdict = Verdict::worse;
   } else if (diverges_more_often(divergence.rival_seeds, divergence.seeds, level)) {
     comparison.verdict = Verdict::better;
-  } else if (!comparison.interval) {
-    return;
-  } else if (comparison.interval->high < 0) {
-    comparison.verdict = Verdict::better;
-  } else if (comparison.interval->low > 0) {
-    comparison.verdict = Verdict::worse;
-  } else if (is_equal(comparison, differences)) {
-    comparison.verdict = Verdict::equal;
+  } else if (comparison.interval) {
+    comparison.verdict = verdict_of(comparison, differences);
   }
 }
 

@@ -9,8 +9,9 @@
 namespace fp4::sweeps {
 
 // better, worse: the interval excludes 0, or an exact test says that one side diverges more often. equal: the interval
-// lies inside +-delta, also when it is widened by what a rare failure may hide (race.h), of 100 seeds or more; or every
-// pair has the same loss. undecided: none of these.
+// lies inside +-delta, or every pair has the same loss. undecided: none of these. Of fewer than 100 seeds an interval
+// says `better` or `worse` alone, and where it ends beyond 4 delta; of more it is widened by what a rare failure may
+// hide (race.h).
 enum class Verdict { better, worse, equal, undecided };
 std::string_view word(Verdict verdict);
 

@@ -253,13 +253,16 @@ class ContextJudge {
       point.on_front = std::find(state.steps.begin(), state.steps.end(), i) != state.steps.end();
       if (verdict.rival != no_rival) {
         point.rival = judged[verdict.rival]->config;
-        point.rates_differ = results_.rates_differ(*point.config, *point.rival);
+        point.own_rung = &point.config->rung(verdict.difference.mean_at.mine);
+        point.rival_rung = &point.rival->rung(verdict.difference.mean_at.theirs);
+        point.rates_differ = results_.rates_differ(*point.own_rung, *point.rival_rung);
       }
       point.difference = verdict.difference;
       if (const PairedDifference& d = verdict.difference; d.n > 0)
         point.detectable = detectable_effect(d.n, 0.8, race_level(rules, front_.comparisons, d.n)) * d.sd;
       if (fp32 == judged.end()) continue;
       point.raced_gap = race_difference(racers, rules, i, static_cast<size_t>(fp32 - judged.begin()));
+      point.rung = &point.config->rung(point.raced_gap.mean_at.mine);
     }
     std::vector<double> spreads, detectable;
     for (const FrontPoint* point : judged) {
@@ -351,7 +354,8 @@ std::vector<ContextFront> fronts(const Results& results, const Costs& costs, con
     front.task = task;
     front.at_best = at_best;
     front.context = config.record.reference;
-    front.points.emplace_back().config = &config;
+    FrontPoint& point = front.points.emplace_back();
+    point.config = point.rung = &config;
   }
   if (options.sensitivity && !options.screening_only) {
     for (const std::string& weight : costs.model().weights) {

@@ -31,6 +31,7 @@ std::string_view word(FrontStatus status);  // "" for unjudged
 
 struct FrontPoint {
   const ConfigResult* config = nullptr;
+  const ConfigResult* rung = nullptr;  // where its gap is told: `config`, or of a race the best of its judged rungs
   Cost cost;
   std::optional<std::pair<double, double>> overhead_range;  // 95 % by the cost model's doubt; of what raced or leads
   double x = 0;
@@ -40,10 +41,11 @@ struct FrontPoint {
   bool candidate = false;
   bool on_front = false;  // undominated by means; of a race: leads its level, `on` or not sure yet
   FrontStatus status = FrontStatus::unjudged;
-  double distance = 0;                          // above the screened front, in standard errors of the paired difference
-  const ConfigResult* rival = nullptr;          // of a race: the step that it is tied with, worse or not told from
-  PairedDifference difference;                  // to the rival, with its simultaneous interval
-  bool rates_differ = false;                    // the rival's best value of a tuned field is another one
+  double distance = 0;                  // above the screened front, in standard errors of the paired difference
+  const ConfigResult* rival = nullptr;  // of a race: the step that it is tied with, worse or not told from
+  const ConfigResult *own_rung = nullptr, *rival_rung = nullptr;  // that `difference` compares
+  PairedDifference difference;                                    // to the rival, with its simultaneous interval
+  bool rates_differ = false;                                      // these have other values of a tuned field
   double detectable = unknown;                  // smallest difference to the rival found with 80 % power
   PairedDifference raced_gap;                   // to fp32, likewise
   std::map<std::string, Interval> sensitivity;  // factors of a cost weight over which it stays undominated
@@ -57,6 +59,9 @@ struct FrontPoint {
 // else the mean of the point's own runs.
 inline double shown_mean(const FrontPoint& point, std::string_view y) {
   return y.ends_with("gap") && point.raced_gap.interval ? point.raced_gap.mean : point.y.mean;
+}
+inline size_t shown_seeds(const FrontPoint& point, std::string_view y) {
+  return y.ends_with("gap") && point.raced_gap.interval ? point.raced_gap.n : point.y.n;
 }
 
 struct ContextFront {

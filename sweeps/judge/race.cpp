@@ -31,22 +31,18 @@ double race_level(const RaceRules& rules, size_t pairs, size_t seeds) {
 }
 
 double largest_failure(std::span<const Racer> racers) {
-  std::vector<std::vector<double>> own(racers.size());  // by racer, above the median of its seed
-  for (size_t s = 0;; ++s) {
-    std::vector<std::pair<size_t, double>> losses;
+  std::vector<const std::vector<double>*> rungs;
+  size_t seeds = 0;
+  for (const Racer& racer : racers)
+    for (const std::vector<double>& rung : racer.loss) rungs.push_back(&rung), seeds = std::max(seeds, rung.size());
+  std::vector<std::vector<double>> own(rungs.size());  // by rung, above the median of its seed
+  for (size_t s = 0; s < seeds; ++s) {
     std::vector<double> values;
-    bool any = false;
-    for (size_t i = 0; i < racers.size(); ++i) {
-      if (racers[i].loss.empty() || s >= racers[i].loss[0].size()) continue;
-      any = true;
-      if (const double loss = racers[i].loss[0][s]; std::isfinite(loss)) {
-        losses.emplace_back(i, loss);
-        values.push_back(loss);
-      }
-    }
-    if (!any) break;
+    for (const std::vector<double>* rung : rungs)
+      if (s < rung->size() && std::isfinite((*rung)[s])) values.push_back((*rung)[s]);
     const double middle = quantile(values, 0.5);
-    for (const auto& [i, loss] : losses) own[i].push_back(loss - middle);
+    for (size_t i = 0; i < rungs.size(); ++i)
+      if (s < rungs[i]->size() && std::isfinite((*rungs[i])[s])) own[i].push_back((*rungs[i])[s] - middle);
   }
   double largest = 0;
   for (const std::vector<double>& values : own)
@@ -80,10 +76,15 @@ class RaceJudge {
         verdict.rungs = rungs_in_play(racers_[i].loss, seeds, race_level(rules_, pairs_, seeds));
       else
         verdict.rungs.assign(racers_[i].loss.size(), true);
-      if (!is_sure(i)) verdict.word = RaceWord::undecided;
+      if (verdict.word != RaceWord::undecided && is_sure(i)) continue;
+      // Whoever is worse than a rival without a record waits for the rival's seeds.
+      const bool waits = verdict.word == RaceWord::off && !has_record(verdict.rival, verdict.difference.low_at.theirs);
+      verdict.word = RaceWord::undecided;
+      if (waits)
+        state_.verdicts[verdict.rival].draws = true;
+      else if (!is_shown_to_diverge(i))
+        ask_for_seeds(i);
     }
-    for (size_t i = 0; i < racers_.size(); ++i)
-      if (state_.verdicts[i].word == RaceWord::undecided) ask_for_seeds(i);
     return std::move(state_);
   }
 
@@ -95,21 +96,23 @@ class RaceJudge {
   }
 
  private:
-  // Seeds that some rung of a racer has run, one after the other.
-  size_t seeds_of(size_t racer) const {
+  // Up to the last seed that was run: what lacks some, up to a tenth at the end, is compared on those that it has.
+  static size_t seeds_of(const std::vector<double>& losses) {
+    size_t seeds = losses.size();
+    while (seeds > 0 && std::isnan(losses[seeds - 1])) --seeds;
+    return seeds;
+  }
+  static size_t seeds_of(const RungLosses& losses) {
     size_t most = 0;
-    for (const std::vector<double>& rung : racers_[racer].loss) {
-      const auto end = std::find_if(rung.begin(), rung.end(), [](double loss) { return std::isnan(loss); });
-      most = std::max(most, static_cast<size_t>(end - rung.begin()));
-    }
+    for (const std::vector<double>& rung : losses) most = std::max(most, seeds_of(rung));
     return most;
   }
 
   size_t last_look(size_t a, size_t b) const {
-    const size_t seeds = std::min(seeds_of(a), seeds_of(b));
+    const size_t seeds = std::min(seeds_of(racers_[a].loss), seeds_of(racers_[b].loss));
     size_t look = 0;
     for (const size_t round : rules_.rounds)
-      if (round <= seeds) look = round;
+      if (round - round / 10 <= seeds) look = round;
     return look;
   }
 
@@ -140,8 +143,72 @@ class RaceJudge {
   // How much a failure that n seeds have not shown may add to a mean loss.
   double unseen(size_t n) const { return 3.0 / static_cast<double>(n) * failure_; }
 
-  bool is_steady(const PairedDifference& d) const {
-    return d.n >= rules_.least && static_cast<double>(d.diverged) <= most_diverged * static_cast<double>(d.n);
+  bool is_steady(const PairedDifference& d, size_t diverged) const {
+    return d.n >= rules_.least && static_cast<double>(diverged) <= most_diverged * static_cast<double>(d.n);
+  }
+
+  // Whether a dearer candidate is better than a step though it may fail rarely.
+  bool beats(const PairedDifference& d) const {
+    return is_better(d) && d.n >= rules_.least_alone && is_steady(d, d.diverged) && d.interval->high + unseen(d.n) < 0;
+  }
+
+  // Seeds on which a racer diverged though somebody finished, of those it ran, at the rung where that is least.
+  std::pair<size_t, size_t> divergence_of(size_t racer) const {
+    std::pair<size_t, size_t> least{0, 0};
+    for (const std::vector<double>& losses : racers_[racer].loss) {
+      const size_t n = seeds_of(losses);
+      size_t alone = 0;
+      for (size_t s = 0; s < n; ++s)
+        alone += std::isinf(losses[s]) && std::any_of(racers_.begin(), racers_.end(), [&](const Racer& other) {
+                   return s < other.loss[0].size() && std::isfinite(other.loss[0][s]);
+                 });
+      if (n > 0 && (least.second == 0 || alone * least.second < least.first * n)) least = {alone, n};
+    }
+    return least;
+  }
+
+  bool is_shown_to_diverge(size_t racer) const {
+    const auto [alone, n] = divergence_of(racer);
+    return n > 0 && clopper_pearson(alone, n, race_level(rules_, pairs_, rules_.rounds.front())).low > most_diverged;
+  }
+
+  // Whether a rung has the seeds in which a failure of one in a hundred shows.
+  bool has_record(size_t racer, size_t rung) const { return seeds_of(racers_[racer].loss[rung]) >= rules_.least_alone; }
+
+  // The rung of another racer that ran most seeds with this one; none where it ran too many alone. Its losses take the
+  // seeds' own part away.
+  const std::vector<double>* witness_of(size_t racer, const std::vector<double>& losses) const {
+    const std::vector<double>* witness = nullptr;
+    size_t most = rules_.least_alone - 1;
+    for (size_t i = 0; i < racers_.size(); ++i)
+      for (const std::vector<double>& other : racers_[i].loss) {
+        size_t common = 0;
+        for (size_t s = 0; s < std::min(losses.size(), other.size()); ++s)
+          common += std::isfinite(losses[s]) && std::isfinite(other[s]);
+        if (i != racer && common > most) most = common, witness = &other;
+      }
+    return witness;
+  }
+
+  // `off` is said of an interval that holds when the rival has its record: minus what the rival lost, on seeds that the
+  // pair has not, above its worst seed of the pair, and minus what it may still hide.
+  bool is_shown_worse(size_t racer) const {
+    const auto& [word, level, rival, d, draws, rungs] = state_.verdicts[racer];
+    if (d.diverges_more) return true;
+    const std::vector<double>& losses = racers_[rival].loss[d.low_at.theirs];
+    const std::vector<double>* witness = witness_of(rival, losses);
+    const size_t pair = last_look(racer, rival),
+                 all = std::min(losses.size(), witness ? witness->size() : losses.size());
+    double worst = -INFINITY;
+    std::vector<double> more;
+    for (size_t s = 0; s < all; ++s) {
+      const double loss = losses[s] - (witness ? (*witness)[s] : 0);
+      if (!std::isfinite(loss)) continue;
+      if (s < pair) worst = std::max(worst, loss);
+      more.push_back(std::max(0.0, loss - worst));
+    }
+    return more.size() >= rules_.least_alone &&
+           d.interval->low - summarise(more).interval->high - unseen(more.size()) > 0;
   }
 
   // Whether the word of a racer holds though failures are rare: ties and steps alone can hide some.
@@ -149,16 +216,17 @@ class RaceJudge {
     const RaceVerdict& verdict = state_.verdicts[racer];
     if (verdict.word == RaceWord::tied) {
       const PairedDifference& d = verdict.difference;
-      return is_steady(d) && d.interval->low - unseen(d.n) >= -rules_.delta &&
+      return is_steady(d, std::max(d.diverged, d.rival_diverged)) && d.interval->low - unseen(d.n) >= -rules_.delta &&
              d.interval->high + unseen(d.n) <= rules_.delta;
     }
+    if (verdict.word == RaceWord::off) return is_shown_worse(racer);
     if (verdict.word != RaceWord::on) return true;
     for (const size_t step : state_.steps) {
       if (step == racer) break;
-      const PairedDifference d = compare(racer, step);
-      if (!is_steady(d) || d.interval->high + unseen(d.n) >= 0) return false;
+      if (!beats(compare(racer, step))) return false;
     }
-    return last_look(racer, racer) >= rules_.least;
+    const auto [alone, n] = divergence_of(racer);
+    return n >= rules_.least_alone && static_cast<double>(alone) <= most_diverged * static_cast<double>(n);
   }
 
   // Settles a candidate that is tied with one of the rivals or worse than one. Among ties the nearest is named, among
@@ -198,7 +266,7 @@ class RaceJudge {
       open.push_back(i);
       const bool beats_all =
           std::all_of(cheaper.begin(), cheaper.end(), [&](size_t step) { return is_better(compare(i, step)); });
-      if (beats_all && last_look(i, i) > 0) contenders.push_back(i);
+      if (beats_all && last_look(i, i) > 0 && !is_shown_to_diverge(i)) contenders.push_back(i);
     }
     if (contenders.empty()) return;
     size_t leader = contenders.front();
@@ -206,11 +274,8 @@ class RaceJudge {
       if (leads(i, leader)) leader = i;
     const size_t best = leader;
     // Of those tied with the best one the cheapest is the step: costs of a level are alike, not equal.
-    for (const size_t i : contenders) {
-      if (i != leader && !is_tie(compare(i, leader))) continue;
-      leader = i;
-      break;
-    }
+    for (const size_t i : contenders)
+      if (racers_[i].cost < racers_[leader].cost && is_tie(compare(i, best))) leader = i;
     state_.verdicts[leader].word = RaceWord::on;
     state_.steps.push_back(leader);
     for (const size_t i : open) {
@@ -238,10 +303,8 @@ class RaceJudge {
     verdict.draws = true;
     for (const size_t step : state_.steps) {
       if (state_.verdicts[step].level > verdict.level) continue;
-      const PairedDifference d = compare(racer, step);
       const bool same_level = state_.verdicts[step].level == verdict.level;
-      if (same_level || !is_better(d) || !is_steady(d) || d.interval->high + unseen(d.n) >= 0)
-        state_.verdicts[step].draws = true;
+      if (same_level || !beats(compare(racer, step))) state_.verdicts[step].draws = true;
     }
   }
 

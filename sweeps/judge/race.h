@@ -13,13 +13,18 @@
 // Nelson and Matejcik 1995 (common random numbers), Schuirmann 1987 (equality inside +-delta).
 //
 // Rare failures. A loss that is .2 higher in 3 % of the seeds does not show in ten seeds, and would make ties and steps
-// of what is worse. `tied` and `on` are therefore said from `least` seeds on (of 100, 95 % show a failure that comes in
-// 3 %), by an interval widened by (3 / n) times the largest failure that any candidate showed: so often may a candidate
-// fail without having done so in n seeds.
+// of what is worse, and `off` of what is better than a step that fails. `tied` is therefore said from `least` seeds on
+// (of 100, 95 % show a failure that comes in 3 %), `on` from `least_alone` (of 300, those that come in 1 %), by an
+// interval widened by (3 / n) times the largest failure that any candidate showed: so often may a candidate fail
+// without having done so in n seeds. `off` is said of an interval of any number of seeds, but when the rival, alone,
+// has `least_alone`: minus what it lost there above its worst seed of the pair (beside another candidate that ran these
+// seeds, where one did), at the upper end of that mean's interval. Until then the rival draws and the candidate waits.
 //
 // Divergence counts one way everywhere: as a rate beside the loss of the runs that finished. A candidate is `off` when
-// an exact test says that it diverges more often than a step; one of 640 does not say so. `tied` and `on` need that it
-// diverged alone in at most 1 % of the seeds.
+// an exact test says that it diverges more often than a step; one of 640 does not say so. `tied` and `on`, the cheapest
+// step's among them, need that at most 1 % of the seeds diverged alone; what is shown to diverge more leads nobody.
+//
+// A seed that a candidate lacks counts for no pair that it is in; the others do.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +51,8 @@ struct RaceRules {
   double level_width = 0.005;
   double cost_doubt = 1;
   std::vector<size_t> rounds = {10, 20, 40, 80, 160, 320};  // seeds in all after each round, rising
-  size_t least = 100;                                       // seeds of a pair that may be tied or on
+  size_t least = 100;                                       // seeds of a pair that may be tied
+  size_t least_alone = 300;                                 // of a step, and of whom others are worse than
 };
 
 // on: a step of the front: better than every cheaper step by the interval, not tied with one, leader of its level.

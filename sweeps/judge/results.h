@@ -34,6 +34,8 @@ struct ConfigResult {
 
   std::string_view context() const { return record.reference; }
   const RunRecord* run(uint64_t seed) const;
+  // By number in `Results::losses`: itself, then those near.
+  const ConfigResult& rung(size_t number) const { return number == 0 ? *this : near[number - 1]; }
 };
 
 class Results {

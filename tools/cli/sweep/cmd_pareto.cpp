@@ -68,7 +68,7 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
       {"recipe", point.config->record.recipe},
       {"reference", !point.config->in_plan},
       {"axes", axes},
-      {"n", point.y.n},
+      {"n", shown_seeds(point, y)},
       {"sd", point.y.n > 1 ? number(point.y.sd) : nullptr},
       {"diverged", point.diverged},
       {"candidate", point.candidate},

@@ -53,7 +53,7 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
       "task",         "axis",       "value",       "reference",     "group",    "effect",      "low",
       "high",         "detectable", "noise_floor", "delta",         "verdict",  "comparisons", "seeds",
       "sd",           "raw_low",    "raw_high",    "reference_gap", "settings", "diverged",    "reference_diverged",
-      "rates_differ", "decile_low", "decile_high", "same_sign",     "weighted"};
+      "rates_differ", "decile_low", "decile_high", "same_sign",     "weighted", "products",    "reference_products"};
   for (const Effect& effect : effects) {
     const sweeps::Comparison& comparison = effect.comparison;
     const auto end = [](const std::optional<sweeps::Interval>& interval, double sweeps::Interval::*which) {
@@ -84,7 +84,9 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
                           effect.low_decile,
                           effect.high_decile,
                           effect.same_sign,
-                          cell(size_t{effect.weighted})});
+                          cell(size_t{effect.weighted}),
+                          effect.products ? cell(effect.products->first) : Cell(),
+                          effect.products ? cell(effect.products->second) : Cell()});
   }
   return table;
 }
@@ -118,6 +120,11 @@ void print_effects(const sweeps::Results& results, const std::vector<Effect>& ef
                                   ? ":"
                                   : fmt::format(" (noise floor, SD of bf16 - fp32: {:.2g}):", first.noise_floor)));
     print_table(table);
+    for (size_t i = begin; i < end; ++i)
+      if (const auto& products = effects[i].products)
+        print_wrapped(
+            fmt::format("{}: {:g} quantised products a step against {:g}; the side with more has more to lose.",
+                        effects[i].value, products->first, products->second));
   }
 }
 

@@ -52,9 +52,10 @@ std::string short_setting(const sweeps::Results& results, const sweeps::ConfigRe
 
 std::string loss_text(double loss) { return fmt::format("{:.2g}", loss); }
 
-// Below the noise of bf16 itself no loss of one sweep is seen.
-bool is_noise(const ContextFront& front, double gap) {
-  return front.noise_floor && std::fabs(gap) <= front.noise_floor->sd;
+// Whether a mean loss is told apart from 0: by its interval; where three seeds have not made one, bf16's noise counts.
+bool is_noise(const ContextFront& front, double mean, const std::optional<sweeps::Interval>& interval) {
+  if (interval) return interval->low <= 0 && interval->high >= 0;
+  return front.noise_floor && std::fabs(mean) <= front.noise_floor->sd;
 }
 
 bool loses_nothing(const ContextFront& front, const FrontPoint& point, const std::string& y) {
@@ -70,7 +71,8 @@ std::string step_text(const sweeps::Results& results, const ContextFront& front,
   if (loses_nothing(front, point, options.y)) return start + " loses nothing that matters" + open;
   const double y = shown_mean(point, options.y);
   if (!options.y.ends_with("gap")) return start + " ends at a loss of " + fmt::format("{:.3g}", y) + open;
-  if (is_noise(front, y)) return start + " loses nothing that can be seen" + open;
+  if (is_noise(front, y, point.raced_gap.interval ? point.raced_gap.interval : point.y.interval))
+    return start + " loses nothing that can be seen" + open;
   return start + (y < 0 ? " gains " : " loses ") + loss_text(std::fabs(y)) + open;
 }
 
@@ -104,7 +106,8 @@ std::string losers_text(const ContextFront& front, const sweeps::FrontOptions& o
     const std::string value = one_difference(*point.config, *step->config);
     const bool paired = front.raced && point.difference.n > 0;
     const double more = paired ? point.difference.mean : point.y.mean - step->y.mean;
-    if (!value.empty() && more > 0 && !is_noise(front, more)) losers.emplace_back(more, value, point.status);
+    const std::optional<sweeps::Interval> none, &interval = paired ? point.difference.interval : none;
+    if (!value.empty() && more > 0 && !is_noise(front, more, interval)) losers.emplace_back(more, value, point.status);
   }
   if (losers.empty() || losers.size() > most || !options.y.ends_with("gap")) return "";
   std::sort(losers.begin(), losers.end(),
@@ -114,6 +117,19 @@ std::string losers_text(const ContextFront& front, const sweeps::FrontOptions& o
     text += fmt::format("{}{} (+{}{})", text.empty() ? "" : ", ", value, loss_text(more),
                         front.raced ? race_word(status) : "");
   return " More is lost by " + text + ".";
+}
+
+// Who might be a step, or tied or worse: named, so that nobody is passed over in silence.
+std::string undecided_text(const sweeps::Results& results, const ContextFront& front) {
+  constexpr size_t most = 4;
+  std::vector<std::string> names;
+  for (const FrontPoint& point : front.points)
+    if (point.status == FrontStatus::undecided && !point.on_front)
+      names.push_back(short_setting(results, *point.config));
+  if (names.empty()) return "";
+  const size_t more = names.size() > most ? names.size() - most : 0;
+  names.resize(names.size() - more);
+  return fmt::format(" Undecided: {}{}.", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 std::string without_points(const ContextFront& front) {
@@ -131,7 +147,7 @@ std::string front_answer(const sweeps::Results& results, const ContextFront& fro
   std::vector<const FrontPoint*> steps;
   for (const FrontPoint& point : front.points)
     if (point.on_front && point.y.n > 0 && point.diverged < point.runs) steps.push_back(&point);
-  if (steps.empty()) return without_points(front);
+  if (steps.empty()) return without_points(front) + undecided_text(results, front);
   // fp32 loses nothing by definition and costs more than anyone pays.
   const auto is_fp32 = [](const FrontPoint* step) {
     return !step->config->in_plan && step->config->record.recipe == "fp32";
@@ -152,7 +168,7 @@ std::string front_answer(const sweeps::Results& results, const ContextFront& fro
     return fmt::format("By the means of {} seeds, not confirmed on fresh ones: {}.{}", front.seeds, text,
                        losers_text(front, options, steps));
   text.front() = 'A';  // every step begins with "at"
-  return text + "." + losers_text(front, options, steps);
+  return text + "." + losers_text(front, options, steps) + undecided_text(results, front);
 }
 
 std::vector<std::string> front_answers(const sweeps::Results& results, const std::vector<ContextFront>& fronts,

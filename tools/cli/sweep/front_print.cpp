@@ -149,11 +149,11 @@ std::string front_picture(const ContextFront& front, const std::string& x, const
 // % of the largest gap here, to a digit.
 std::string race_field(const sweeps::Grid& grid, const ContextFront& front) {
   if (grid.race && !grid.may_race()) return R"(delete "judged" and "finer" from the grid's `tune`)";
-  if (front.delta > 0) return R"(add "race": {"seeds": 160} to the grid)";
+  if (front.delta > 0) return R"(add "race": {"seeds": 320} to the grid)";
   double worst = 0;
   for (const FrontPoint& point : front.points)
     if (point.y.n > 0 && point.config->in_plan && point.diverged == 0) worst = std::max(worst, std::fabs(point.y.mean));
-  return fmt::format(R"(add "race": {{"seeds": 160, "delta": {:.1g}}} to the grid)", worst > 0 ? 0.02 * worst : 0.01);
+  return fmt::format(R"(add "race": {{"seeds": 320, "delta": {:.1g}}} to the grid)", worst > 0 ? 0.02 * worst : 0.01);
 }
 
 void print_front(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,

@@ -41,8 +41,8 @@ std::vector<std::string> row(const sweeps::Results& results, const ContextFront&
           point.y.n == 0 ? "" : fmt::format("{:.4g}", shown_mean(point, options.y)),
           interval_text(is_raced(options) ? point.raced_gap.interval : point.y.interval),
           relative_text(front, point, options.y),
-          std::to_string(point.y.n),
-          tuned_text(results, *point.config),
+          std::to_string(shown_seeds(point, options.y)),
+          tuned_text(results, is_raced(options) ? *point.rung : *point.config),
           marked_setting(results, point)};
 }
 
@@ -56,6 +56,31 @@ Table race_table(const sweeps::Results& results, const sweeps::FrontOptions& opt
            {tuned_title(results)},
            {"setting"}},
           {}};
+}
+
+// "Worse: mxfp4 by 0.024 than nvfp4, ..", the least first.
+void print_worse(const sweeps::Results& results, const ContextFront& front, size_t most) {
+  std::vector<const FrontPoint*> worse = with_status(front, FrontStatus::off);
+  std::stable_sort(worse.begin(), worse.end(),
+                   [](const FrontPoint* a, const FrontPoint* b) { return a->difference.mean < b->difference.mean; });
+  std::string text;
+  for (size_t i = 0; i < worse.size() && (most == 0 || i < 2 * most); ++i)
+    text +=
+        fmt::format("{}{} by {:.2g} than {}", text.empty() ? "Worse: " : ", ", setting_of(results, *worse[i]->config),
+                    worse[i]->difference.mean, setting_of(results, *worse[i]->rival));
+  if (most > 0 && worse.size() > 2 * most) text += fmt::format(" and {} more", worse.size() - 2 * most);
+  if (!text.empty()) print_wrapped(printable(text) + ".");
+}
+
+// Against whom the rates of a point differ, and both.
+void print_rates(const sweeps::Results& results, const ContextFront& front) {
+  std::string text;
+  for (const FrontPoint& point : front.points)
+    if (point.rates_differ && point.status != FrontStatus::off)
+      text += fmt::format("{}{} at {} from {} at {}", text.empty() ? "Rates differ: " : ", ",
+                          setting_of(results, *point.config), tuned_text(results, *point.own_rung),
+                          setting_of(results, *point.rival), tuned_text(results, *point.rival_rung));
+  if (!text.empty()) print_wrapped(printable(text) + ".");
 }
 
 // Divergence is a rate beside the loss, with the exact interval of 95 % of each by itself.
@@ -78,13 +103,18 @@ void print_diverged(const sweeps::Results& results, const ContextFront& front) {
 void print_race(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                 size_t members) {
   print_wrapped(fmt::format(
-      "Race on up to {} fresh seeds{}. The intervals of its {} pairs are simultaneous (95 %), over all rounds. Losses "
-      "closer than delta = {:.3g} and costs that the model cannot tell apart count as equal.",
+      "Race on up to {} fresh seeds{}. The intervals of its {} pairs are simultaneous (95 %), over all rounds. Costs "
+      "that "
+      "the model cannot tell apart count as equal.",
       front.seeds, front.at_best ? ", every recipe at the best of its own rungs" : ", all at the grid's fixed settings",
-      front.comparisons, front.delta));
-  if (const size_t least = sweeps::RaceRules{}.least; front.seeds < least)
+      front.comparisons));
+  print_wrapped(fmt::format(
+      "step: loses less than every cheaper step, by however little. tied: within delta = {:.3g} of its step, either "
+      "way. What loses less by a part of delta may be called either.",
+      front.delta));
+  if (const size_t least = sweeps::RaceRules{}.least_alone; front.seeds < least)
     print_wrapped(fmt::format(
-        R"(Fewer than {} seeds can only say `worse`: steps and ties need them. "race": {{"seeds": 160}} in the grid.)",
+        R"(Fewer than {} seeds make no step, and call nothing worse than one. "race": {{"seeds": 320}} in the grid.)",
         least));
   if (front.left_out > 0)
     print_wrapped(
@@ -118,6 +148,8 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   print_overhead_ranges(front, options.x);
   fmt::print("{} of {} candidates decided; {} {} worse than a step that costs no more.\n", all - open.size(), all, off,
              off == 1 ? "is" : "are");
+  print_worse(results, front, members);
+  print_rates(results, front);
   print_diverged(results, front);
   std::erase_if(open, [](const FrontPoint* point) { return point->on_front; });
   if (open.empty()) return;

@@ -179,7 +179,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.qualities.push_back(estimate(point.extra_mxfp8));
   for (size_t k = row.qualities.size(); k < columns.size(); ++k)
     row.qualities.push_back(estimate(summary_of(view.results, config, confirm, columns[k].name)));
-  row.seeds = static_cast<int>(point.y.n);
+  row.seeds = static_cast<int>(shown_seeds(point, "loss_gap"));
   row.diverged = static_cast<int>(point.diverged);
   for (const sweeps::RunRecord& run : config.runs) row.failed += run.status == sweeps::Status::failed;
   row.reference_hash = config.record.reference;
