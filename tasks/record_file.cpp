@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 
 namespace fp4::tasks {
 
@@ -19,6 +20,7 @@ RecordFile::RecordFile(std::string path, sim::FileReading how)
     if (file_ >= 0) ::close(file_);
     throw Error(path_ + ": cannot be read" + (file_ >= 0 ? ": it is not a regular file" : ""));
   }
+  note_input(path_);
   // No reading ahead: a record that was not asked for stays cold.
   if (how_ == sim::FileReading::cold) ::posix_fadvise(file_, 0, 0, POSIX_FADV_RANDOM);
 }

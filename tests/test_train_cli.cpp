@@ -148,6 +148,38 @@ TEST_CASE("a stopped run is not finished", "[cli]") {
   CHECK(run_cli(few + " --resume ''").exit_code == 2);
 }
 
+TEST_CASE("a checkpoint is replaced by the run that goes on from it, or by --force", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string few = "train --task classifier --recipe mxfp4 --steps 20 --quiet", c = folder / "c",
+                    text = folder / "t";
+  fp4::test::write_text(text, std::string(5000, 'a'));
+  REQUIRE(run_cli(few + " --stop-at 10 --checkpoint " + c).exit_code == 0);
+  const std::string bytes = fp4::test::read_text(c), corpus = fp4::test::read_text(text);
+  const std::pair<std::string, std::string> refused[] = {
+      {few + " --checkpoint " + c, "--resume " + c + " goes on with it"},
+      {few + " --seed 2 --checkpoint " + c, c + ": exists already (--force replaces it)"},
+      {few + " --checkpoint " + text, text + ": exists already (--force replaces it)"},
+      {few + " --resume " + c + " --checkpoint " + text, text + ": exists already"},
+      {few + " --branch --resume " + c + " --checkpoint " + c, "the trunk that --branch goes on from"},
+      {few + " --resume " + c + " --force --out " + c, "is an input of this command"},
+      {"train --task lm --steps 1 --force --text " + text + " --checkpoint " + text, "is an input of this command"},
+      {"train --task lm --steps 1 --force --text " + text + " --trace " + text, "is an input of this command"}};
+  for (const auto& [command, reason] : refused) {
+    const auto result = run_cli(command);
+    INFO(command << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains(reason));
+    CHECK(fp4::test::read_text(c) == bytes);
+    CHECK(fp4::test::read_text(text) == corpus);
+    CHECK(entries(folder) == 2);
+  }
+  REQUIRE(run_cli(few + " --resume " + c + " --checkpoint " + c).exit_code == 0);
+  const std::string whole = fp4::test::read_text(c);
+  CHECK(whole != bytes);
+  REQUIRE(run_cli(few + " --force --checkpoint " + c).exit_code == 0);
+  CHECK(fp4::test::read_text(c) == whole);
+}
+
 TEST_CASE("integers on the command line are decimal and in range", "[cli]") {
   for (const char* seed : {"010", "-1", "''", "18446744073709551616", "0x10", "+1", "1e3", "' 1'", "1.0", "-0"}) {
     for (const std::string command :

@@ -14,6 +14,7 @@
 #include "src/files/temporaries.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 #include "src/text/version.h"
 #include "src/threads/float_environment.h"
 #include "sweeps/carried_files.h"
@@ -180,6 +181,7 @@ int main(int argc, char** argv) {
   fp4::tools::prepare_streams();
   fp4::tools::prepare_end();
   fp4::remove_temporaries_on_signals();
+  fp4::keep_inputs();
   // Whatever a preloaded library has set; every thread inherits it from here.
   const fp4::DefaultFloatEnvironment floats;
   int exit_code = 1;

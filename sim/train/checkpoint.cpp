@@ -9,6 +9,7 @@
 #include "src/text/cbor.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "src/text/own_inputs.h"
 
 namespace fp4::sim {
 
@@ -163,6 +164,9 @@ Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
   }
 }
 
-Checkpoint read_checkpoint(const std::string& path) { return parse_checkpoint(read_file(path), path); }
+Checkpoint read_checkpoint(const std::string& path) {
+  note_input(path, /*may_be_replaced=*/true);  // by the run that goes on
+  return parse_checkpoint(read_file(path), path);
+}
 
 }  // namespace fp4::sim

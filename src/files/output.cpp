@@ -15,6 +15,7 @@
 
 #include "src/files/output_file.h"
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 
 namespace fp4 {
 namespace {
@@ -185,6 +186,7 @@ StagedFile::StagedFile(fs::path target, bool force) : target_(std::move(target))
     target_ = resolved;
   }
   if (fs::exists(status) && !force_) throw Error(target_.string() + ": exists already (--force replaces it)");
+  refuse_input(target_);
   int code = 0;
   listed_ = make_temporary(target_.parent_path(), target_.filename().string(), TemporaryKind::file, code);
   if (listed_ == nullptr) throw Error(target_.string() + ": cannot be written: " + reason(code));
@@ -200,6 +202,7 @@ StagedFile::~StagedFile() {
 }
 
 void StagedFile::commit() {
+  refuse_input(target_);  // read since
   if (!synced_with_folder_) sync_or_throw(temporary_, target_);
   int code = 0;
   {
@@ -264,6 +267,7 @@ void StagedFolder::discard() noexcept {
 
 fs::path StagedFolder::file(std::string_view name) {
   refuse_links(target_, name);
+  refuse_input(target_ / name);
   const fs::path path = temporary_ / fs::path(name);
   if (std::find(names_.begin(), names_.end(), name) != names_.end()) return path;
   names_.emplace_back(name);
@@ -294,6 +298,8 @@ int StagedFolder::move_files(const std::vector<std::pair<std::string, std::strin
 }
 
 void StagedFolder::commit() {
+  for (const std::string& name : names_) refuse_input(target_ / name);
+  for (const std::string& name : dropped_) refuse_input(target_ / name);
   sync_content();
   std::error_code failed;
   const bool exchanges = existed_ && temporary_.parent_path() != target_;

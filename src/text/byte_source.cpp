@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 
 namespace fp4 {
 
@@ -88,6 +89,7 @@ Bytes open_file(const std::string& path) {
     throw Error(
         fmt::format("{}: {}", path, S_ISDIR(status.st_mode) ? "is a directory, not a file" : "is not a regular file"));
   }
+  note_input(path);
   return std::make_shared<FileSource>(path, descriptor, static_cast<std::uint64_t>(status.st_size));
 }
 

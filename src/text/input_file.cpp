@@ -1,10 +1,41 @@
 #include "src/text/input_file.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 
 namespace fp4 {
+namespace {
+
+std::mutex mutex;
+bool keeps = false;
+std::map<std::pair<dev_t, ino_t>, bool> inputs;  // whether it may be replaced
+
+}  // namespace
+
+void keep_inputs() { keeps = true; }
+
+void note_input(const std::string& path, bool may_be_replaced) {
+  struct stat status {};
+  if (!keeps || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  const std::lock_guard lock(mutex);
+  inputs.try_emplace({status.st_dev, status.st_ino}, may_be_replaced);
+}
+
+void refuse_input(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return;
+  const std::lock_guard lock(mutex);
+  const auto found = inputs.find({status.st_dev, status.st_ino});
+  if (found != inputs.end() && !found->second)
+    throw Error(path + ": is an input of this command, which no output replaces; give another file");
+}
 
 std::string read_file(const std::string& path, std::uint64_t most) {
   const Bytes file = open_file(path);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 #include "sweeps/engine/sqlite.h"
 #include "sweeps/engine/store_files.h"
 #include "sweeps/engine/store_handle.h"
@@ -177,6 +178,7 @@ Store Store::read(const fs::path& folder) {
   const fs::path file = folder / "sweep.sqlite";
   refuse_links(folder, /*to_write=*/false);
   if (!fs::exists(file)) throw_absent(folder, "there is no sweep.sqlite");
+  for (const char* ending : {"", "-wal", "-journal"}) note_input(file.string() + ending);
   auto handle = std::make_unique<Handle>();
   const auto open_copy = [&] {
     handle->database.reset();

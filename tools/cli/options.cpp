@@ -49,7 +49,18 @@ void add_input_options(CLI::App& app, InputOptions& options) {
                "uint16 or opaque 2-byte elements are bfloat16 (numpy has no such type)");
 }
 
-void add_force_option(CLI::App& app, bool& force) { app.add_flag("-f,--force", force, "Replace existing results"); }
+void add_force_option(CLI::App& app, bool& force) {
+  app.add_flag("-f,--force", force, "Replace existing results");
+  // A file that cannot be written there is told before any work; a folder is (StagedFolder).
+  app.parse_complete_callback([&app, &force] {
+    for (const char* name : {"--out", "--csv", "--json", "--trace", "--requests", "--figure"}) {
+      const CLI::Option* option = app.get_option_no_throw(name);
+      if (option == nullptr || option->empty() || !option->get_type_name().starts_with("FILE")) continue;
+      const std::string file = option->results().back();
+      if (file != "-" && option->get_type_name() != "FILE|DIR") StagedFile(file, force);
+    }
+  });
+}
 
 void add_sync_option(CLI::App& app) {
   app.add_flag_callback(

@@ -11,6 +11,7 @@
 #include "src/text/csv.h"
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
+#include "src/text/own_inputs.h"
 #include "src/text/words.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
@@ -92,6 +93,7 @@ void run_study(const EffectsOptions& o) {
   const sweeps::StudyResult result = sweeps::judge_study(table, study.text, study.place);
   const std::string name = std::filesystem::path(o.study).stem().string();
   if (!o.csv.empty()) write_csv(o.csv, sweeps::study_csv(result), o.force);
+  note_input(o.page, /*may_be_replaced=*/true);
   if (!o.page.empty())
     write_file(o.page, sweeps::study_page(result, read_text_file(o.page, "page").text, o.page), /*force=*/true);
   if (!o.figure.empty())

@@ -324,7 +324,7 @@ void add_back(CLI::App& app, Invocation& invocation) {
                  "Folder written by `fp4sim quantize`, or a model: folder of shards, .safetensors, .gguf")
       ->required()
       ->type_name("DIR");
-  app.add_option("-o,--out", o->out, "Output .npy, float32; for a model a folder")->required()->type_name("FILE");
+  app.add_option("-o,--out", o->out, "Output .npy, float32; for a model a folder")->required()->type_name("FILE|DIR");
   app.add_option("--type", o->type, "Of a model's decoded weights: f32 (default) or bf16")->type_name("T");
   app.add_option("--tensors", o->tensors,
                  "FP4 and FP8 weights of a model to decode, patterns with * and ? (default: all)")

@@ -7,12 +7,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 
 #include "sim/rules/recipe.h"
 #include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/files/output_file.h"
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 #include "tasks/run.h"
 #include "tools/cli/command.h"
 #include "tools/cli/options.h"
@@ -82,6 +84,22 @@ std::vector<std::string> spec_notes(const sim::Recipe& recipe) {
   return notes;
 }
 
+// Before any work. What stands at --checkpoint is replaced by the run that goes on from it, or by --force.
+void check_files(const TrainOptions& o, const sim::Json& config) {
+  for (const auto& [path, value] : config.at("task").items())
+    if (value.is_string()) note_input(value.get<std::string>());  // a text, images
+  std::error_code absent;
+  const bool goes_on = std::filesystem::equivalent(o.checkpoint, o.resume, absent);
+  note_input(o.resume, /*may_be_replaced=*/goes_on);
+  if (o.checkpoint.empty()) return;
+  if (goes_on && o.branch)
+    throw Error("--checkpoint " + o.checkpoint + ": the trunk that --branch goes on from; give another file");
+  if (!goes_on && !o.force && tasks::resumes(o.checkpoint, config, o.run.seed))
+    throw Error(
+        fmt::format("--checkpoint {0}: has this run; --resume {0} goes on with it, --force begins anew", o.checkpoint));
+  const StagedFile place(o.checkpoint, goes_on || o.force);
+}
+
 void run_train(TrainOptions& o, Invocation& invocation) {
   const sim::Json config = o.run.config();
   sim::RunOptions options;
@@ -126,6 +144,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   options.stop = [] { return stop_requested().load(); };
   catch_stop_signals();  // before a temporary file exists: a signal leaves none
   // Files are opened before the work: a place that cannot be written is reported at once.
+  if (speaks) check_files(o, config);
   std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
   std::unique_ptr<OutputFile> trace = o.trace.empty() ? nullptr : std::make_unique<OutputFile>(o.trace, o.force);
   if (trace) {
@@ -196,9 +215,9 @@ void add_train(CLI::App& app, Invocation& invocation) {
       ->allow_extra_args(false)
       ->needs(trace);
   app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::Range(1, 1000000000));
-  CLI::Option* checkpoint = app.add_option(
-      "--checkpoint", o.checkpoint,
-      "Write a checkpoint when the run ends, stops or is interrupted by Ctrl-C or SIGTERM (replaces the file)");
+  CLI::Option* checkpoint = app.add_option("--checkpoint", o.checkpoint,
+                                           "Write a checkpoint when the run ends, stops or is interrupted by Ctrl-C or "
+                                           "SIGTERM; replaces the file of --resume, another with --force");
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "Write it every so many seconds on the way, instead of at the end")
       ->check(CLI::Range(1e-3, 1e9))

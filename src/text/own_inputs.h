@@ -1,0 +1,16 @@
+// The files that a command has read: no output of it takes the place of one (output.h), whatever --force says. Files
+// are told apart by device and inode, so that no other name of one hides it. Defined in input_file.cpp.
+#pragma once
+
+#include <string>
+
+namespace fp4 {
+
+/// From here on. Off in a library, whose host may make anew what it has read.
+void keep_inputs();
+/// What is said first of a file holds; one that the command brings up to date may be replaced.
+void note_input(const std::string& path, bool may_be_replaced = false);
+/// Throws Error where the file of this name is an input.
+void refuse_input(const std::string& path);
+
+}  // namespace fp4
