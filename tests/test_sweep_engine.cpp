@@ -186,6 +186,84 @@ TEST_CASE("a digest that changed stops the sweep with an error, both rows kept",
   CHECK_THROWS_WITH(table_of(merged.path()), Contains("non-determinism"));
 }
 
+TEST_CASE("shards by number merge into the whole, and their stores say what is missing", "[quick]") {
+  const std::string text =
+      R"({"name": "small", "task": ["alpha", "beta"], "base": "mxfp4", "seeds": 3, "axes": {"train.lr": [1, 2, 3, 4, 5],
+  "wgrad.hadamard.size": [0, 16, 32], "wgrad.*.rounding": ["nearest_even", "stochastic"]}})";
+  const MadeUp world;
+  const Simulator simulator = world.simulator();
+  const Grid grid = parse_grid(text, "grid");
+  TemporaryFolder whole, merged, shards[3];
+  sweep(whole.path(), text, world);
+  const auto run_part = [&](const std::filesystem::path& folder, size_t index, SweepOptions options = {}) {
+    Planner planner(grid, simulator, {fp4::test::made_up_costs()}, {index, 3});
+    Store store = Store::open(folder, me);
+    options.engine.jobs = 2;
+    return run_sweep(planner, simulator, store, options);
+  };
+  const auto gaps_of = [&](const std::vector<std::filesystem::path>& folders) {
+    StoredPlan plan;
+    std::vector<RunRecord> runs;
+    for (const auto& folder : folders) {
+      const Store store = Store::read(folder);
+      plan.add(store);
+      for (RunRecord& run : store.runs()) runs.push_back(std::move(run));
+    }
+    return find_gaps(grid, plan, runs);
+  };
+  SweepOptions few;
+  few.engine.stop_after = 4;
+  CHECK_FALSE(run_part(shards[0].path(), 1, few).complete);
+  CHECK(gaps_of({shards[0].path()})[0].missing > 0);
+  for (size_t i = 0; i < 3; ++i) CHECK(run_part(shards[i].path(), i + 1).complete);
+  std::vector<Gap> gaps = gaps_of({shards[0].path(), shards[2].path()});
+  REQUIRE(gaps.size() == 2);
+  CHECK(gaps[0].missing == 0);
+  CHECK_FALSE(gaps[1].reached);
+  const std::vector<Gap> expected = gaps_of({whole.path()});
+  gaps = gaps_of({shards[0].path(), shards[1].path(), shards[2].path()});
+  for (const std::vector<Gap>& one : {expected, gaps}) {
+    REQUIRE(one.size() == 1);
+    CHECK(one[0].wanted == Store::read(whole.path()).runs().size());
+    CHECK(one[0].missing == 0);
+  }
+  {
+    Store store = Store::open(merged.path(), me);
+    for (const TemporaryFolder& shard : shards) store.absorb(Store::read(shard.path()));
+    store.absorb(Store::read(shards[1].path()));  // again changes nothing
+  }
+  CHECK(gaps_of({merged.path()}).size() == 1);
+  CHECK(table_of(merged.path()) == table_of(whole.path()));
+  CHECK(sweep(merged.path(), text, world).progress.done == 0);
+  CHECK(table_of(merged.path()) == table_of(whole.path()));
+  // Two shares in one folder, and a share of what is there whole.
+  run_part(shards[0].path(), 2);
+  CHECK(gaps_of({shards[0].path(), shards[2].path()}).size() == 1);
+  run_part(whole.path(), 2);
+  CHECK(gaps_of({whole.path()})[0].wanted == expected[0].wanted);
+  // A share takes the place of another edition of the grid.
+  CHECK(gaps_of({merged.path()})[0].wanted == expected[0].wanted);
+}
+
+TEST_CASE("what is missing of 50,000 configurations is counted in the store", "[quick]") {
+  const Grid grid = parse_grid(R"({"name": "g", "task": "alpha", "base": "mxfp4", "seeds": 2})", "grid");
+  std::vector<ConfigRecord> configs(50'000);
+  std::vector<PointRecord> points(configs.size());
+  for (size_t i = 0; i < configs.size(); ++i) {
+    configs[i] = {.hash = "h" + std::to_string(i), .task = "alpha", .reference = "r", .config = std::string(200, '1')};
+    points[i] = {configs[i].hash, {}};
+  }
+  TemporaryFolder folder;
+  Store store = Store::open(folder.path(), me);
+  store.put_plan({}, configs, points, {{"grid", grid.source.dump()}});
+  const std::clock_t before = std::clock();
+  StoredPlan plan;
+  plan.add(store);
+  const std::vector<Gap> gaps = find_gaps(grid, plan, store.runs());
+  CHECK(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC < 2);
+  CHECK(gaps.at(0).missing == 100'000);
+}
+
 TEST_CASE("a full disk stops the sweep clearly; room again, and it ends as if nothing had been", "[quick]") {
   const MadeUp world;
   TemporaryFolder whole, folder;

@@ -179,6 +179,36 @@ TEST_CASE("mistakes are answered with the accepted words", "[quick]") {
   CHECK_THAT(error_of(R"({"task": "alpha"})"), Contains("missing key 'name'"));
 }
 
+TEST_CASE("parts by number hold every point of a grid once, and look at no other", "[quick]") {
+  const fp4::test::MadeUp world;
+  size_t looked = 0;
+  Simulator simulator = world.simulator();
+  simulator.canonical = [&looked, make = simulator.canonical](const Json& given) { return ++looked, make(given); };
+  const Grid grid = parse_grid(R"({"name": "p", "task": ["alpha", "beta"], "base": "mxfp4", "axes": {
+    "wgrad.hadamard.size": [0, 16, 32], "wgrad.a.rounding": ["nearest_even", "stochastic"], "train.lr": [1, 2, 3, 4, 5]},
+    "exclude": [{"train.lr": 3, "task": "beta"}], "include": [{"task": ["alpha", "beta"], "train.lr": 9}]})",
+                               "grid");
+  using Row = std::pair<std::string, std::vector<std::string>>;
+  std::map<size_t, Row> whole;
+  const Plan all = expand(grid, simulator);
+  for (size_t i = 0; i < all.points.size(); ++i) whole[all.numbers[i]] = {all.points[i].hash, all.points[i].labels};
+  REQUIRE(whole.size() == 2 * 3 * 2 * 5 - 3 * 2 + 2);
+  looked = 0;
+  REQUIRE(expand(grid, simulator, {1000, 1000}).points.empty());
+  const size_t each_value = looked;  // is looked at once
+  for (const size_t count : {2u, 3u, 7u, 60u, 1000u}) {
+    std::map<size_t, Row> found;
+    for (size_t index = 1; index <= count; ++index) {
+      looked = 0;
+      const Plan part = expand(grid, simulator, {index, count});
+      CHECK(looked <= each_value + 2 * (60 / count + 2));  // and a reference of each context
+      for (size_t i = 0; i < part.points.size(); ++i)
+        CHECK(found.emplace(part.numbers[i], Row{part.points[i].hash, part.points[i].labels}).second);
+    }
+    CHECK(found == whole);
+  }
+}
+
 TEST_CASE("uniform hashes are uniform and depend on content alone", "[quick]") {
   double sum = 0;
   double squares = 0;

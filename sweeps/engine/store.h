@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,9 +68,13 @@ class Store {
   void set_meta(const std::string& key, const std::string& value);
 
   // Replaces the plan (which configurations and points the grid means now); runs are never touched, but runs of schema
-  // 1 whose configuration comes back get their task. Returns how many did: runs() gives them from then on.
+  // 1 whose configuration comes back get their task. Returns how many did: runs() gives them from then on. With `part`
+  // ("3/5000") the points have `numbers` and go beside what is there of the same grid. `about` is kept with the plan.
   int put_plan(const std::vector<std::string>& axes, std::span<const ConfigRecord> configs,
-               std::span<const PointRecord> points);
+               std::span<const PointRecord> points, const std::map<std::string, std::string>& about = {},
+               const std::string& part = {}, std::span<const size_t> numbers = {});
+  // Hashes of the plan's configurations, references among them; nothing where not all are known to be there.
+  std::optional<std::vector<std::string>> planned() const;
   std::vector<ConfigRecord> configs(bool with_text = true) const;
   std::vector<PointRecord> points() const;
   std::vector<std::string> axes() const;
@@ -94,6 +99,7 @@ class Store {
   struct Handle;
   Store(std::filesystem::path file, std::unique_ptr<Handle> handle, Identity identity);
   std::string train_signatures_json() const;
+  void set_counts();
   std::filesystem::path file_;
   std::unique_ptr<Handle> handle_;
   Identity identity_;

@@ -20,6 +20,9 @@ struct Store::Handle {
   bool writing = false;
 };
 
+// "1/3 3/3": shares of a plan, each once.
+std::string joined_parts(const std::string& a, const std::string& b);
+
 // Throws Error for a JSON text that is nested deeper than 64 levels.
 void check_depth(const Database& database, std::string_view text, const char* column);
 

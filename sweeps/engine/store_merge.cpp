@@ -39,12 +39,13 @@ void check_hashes(Database& database, std::vector<std::string>& damage) {
 const char* const same_key =
     "m.hash=o.hash AND m.seed=o.seed AND m.signature=o.signature AND m.train_signature=o.train_signature";
 
-void copy_rows(Database& database) {
+void copy_rows(Database& database, bool is_part) {
   Transaction transaction(database);
   const std::string key = same_key;
   const std::string columns = run_columns;
   database.execute("INSERT OR IGNORE INTO configs SELECT * FROM other.configs");
-  database.execute("INSERT INTO points SELECT * FROM other.points WHERE NOT EXISTS(SELECT 1 FROM points)");
+  database.execute(is_part ? "INSERT OR IGNORE INTO points SELECT * FROM other.points"
+                           : "INSERT INTO points SELECT * FROM other.points WHERE NOT EXISTS(SELECT 1 FROM points)");
   database.execute("DELETE FROM runs AS m WHERE status='failed' AND EXISTS(SELECT 1 FROM other.runs AS o WHERE " + key +
                    " AND o.status<>'failed')");
   database.execute("UPDATE runs AS m SET role=o.role, row_hash='' FROM other.runs AS o WHERE " + key +
@@ -88,9 +89,15 @@ void Store::absorb(const Store& other) {
     check_hashes(*store->handle_->database, damage);
     if (!damage.empty()) throw Error(store->file_.string() + ": damaged: " + damage.front(), Error::failed);
   }
+  const std::string theirs = other.meta("part"), mine = meta("grid").empty() ? theirs : meta("part");
+  const bool counted = !other.meta("configs").empty() && (meta("grid").empty() || !meta("configs").empty());
   for (const std::string key : {"name", "grid", "recipes", "axes", "points"}) {
     if (meta(key).empty()) set_meta(key, other.meta(key));
   }
+  // A whole plan beside a part takes its place.
+  if (!mine.empty() && theirs.empty()) database.execute("DELETE FROM points");
+  const bool is_part = !mine.empty() && !theirs.empty();
+  set_meta("part", is_part ? joined_parts(mine, theirs) : "");
   for (const auto& [task, signature] : other.identity_.train_signatures) {
     identity_.train_signatures.try_emplace(task, signature);
   }
@@ -98,12 +105,16 @@ void Store::absorb(const Store& other) {
   // Attached by the name of what was opened (a snapshot where the original could not be), never by SQL text.
   Statement(database, "ATTACH DATABASE ? AS other").bind(1, other.handle_->database->file()).run();
   try {
-    copy_rows(database);
+    copy_rows(database, is_part);
   } catch (...) {
     sqlite3_exec(database.handle(), "DETACH DATABASE other", nullptr, nullptr, nullptr);
     throw;
   }
   database.execute("DETACH DATABASE other");
+  if (counted)
+    set_counts();
+  else
+    set_meta("configs", "");
   handle_->watch.add(file_.string() + "-wal");
   handle_->watch.check();
 }

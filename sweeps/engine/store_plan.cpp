@@ -1,7 +1,11 @@
 // The plan of a store: what the grid means now, and the words that describe the store itself.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 
@@ -25,19 +29,48 @@ void Store::set_meta(const std::string& key, const std::string& value) {
       .run();
 }
 
+void Store::set_counts() {
+  for (const std::string table : {"points", "configs"})
+    set_meta(table, std::to_string(handle_->database->integer("SELECT count(*) FROM " + table)));
+}
+
+std::string joined_parts(const std::string& a, const std::string& b) {
+  std::set<std::string> all;
+  for (const std::string& parts : {a, b})
+    for (const std::string& part : split(parts, ' ')) all.insert(part);
+  return fmt::format("{}", fmt::join(all, " "));
+}
+
+std::optional<std::vector<std::string>> Store::planned() const {
+  std::vector<std::string> hashes;
+  Statement row(*handle_->database, "SELECT hash FROM configs");
+  while (row.step()) hashes.emplace_back(row.text(0));
+  if (meta("configs") != std::to_string(hashes.size())) return std::nullopt;
+  return hashes;
+}
+
 int Store::put_plan(const std::vector<std::string>& axes, std::span<const ConfigRecord> configs,
-                    std::span<const PointRecord> points) {
+                    std::span<const PointRecord> points, const std::map<std::string, std::string>& about,
+                    const std::string& part, std::span<const size_t> numbers) {
   Database& database = *handle_->database;
   Transaction transaction(database);
-  database.execute("DELETE FROM configs");
-  database.execute("DELETE FROM points");
-  Statement point_row(database, "INSERT INTO points VALUES(?1, ?2, ?3, fp4_row_hash(?1, ?2, ?3))");
+  const bool stays = !part.empty() && !meta("configs").empty() && meta("grid") == about.at("grid");
+  const std::string parts = meta("part");
+  if (stays && parts.empty()) return 0;  // the whole plan is here
+  if (!stays) {
+    database.execute("DELETE FROM configs");
+    database.execute("DELETE FROM points");
+  }
+  for (const auto& [key, value] : about) set_meta(key, value);
+  set_meta("part", stays ? joined_parts(parts, part) : part);
+  Statement point_row(database, "INSERT OR REPLACE INTO points VALUES(?1, ?2, ?3, fp4_row_hash(?1, ?2, ?3))");
   int64_t id = 0;
   for (const PointRecord& point : points) {
     const std::string labels = Json(point.labels).dump();
-    point_row.bind(1, ++id).bind(2, point.hash).bind(3, labels).run();
+    const int64_t number = part.empty() ? id + 1 : static_cast<int64_t>(numbers[static_cast<size_t>(id)]);
+    point_row.bind(1, number).bind(2, point.hash).bind(3, labels).run();
+    ++id;
   }
-  set_meta("points", std::to_string(points.size()));
   set_meta("axes", Json(axes).dump());
   Statement config_row(database,
                        "INSERT OR REPLACE INTO configs VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
@@ -47,6 +80,7 @@ int Store::put_plan(const std::vector<std::string>& axes, std::span<const Config
     config_row.bind(5, config.static_cost).bind(6, config.probability).bind(7, word(config.at));
     config_row.bind(8, config.config).run();
   }
+  set_counts();
   const int adopted = adopt_runs(database);
   transaction.commit();
   return adopted;

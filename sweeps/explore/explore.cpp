@@ -14,12 +14,13 @@
 
 namespace fp4::sweeps {
 
-Planner::Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models)
+Planner::Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models, Part part)
     : grid_(std::move(grid)),
       simulator_(simulator),
       models_(std::move(models)),
       tuner_(grid_.tune, simulator),
-      plan_(expand(grid_, simulator)) {
+      part_(part),
+      plan_(expand(grid_, simulator, part)) {
   plan_steps();
 }
 
@@ -63,7 +64,8 @@ Results Planner::results(const std::vector<RunRecord>& runs) const {
 }
 
 Planner::Contents Planner::contents() const {
-  Contents contents{.axes = plan_.axes, .configs = {}, .points = {}};
+  Contents contents{.axes = plan_.axes, .configs = {}, .points = {}, .numbers = {}};
+  if (part_.count > 1) contents.numbers = plan_.numbers;
   for (const auto& [hash, config] : taken_) contents.configs.push_back(config);
   for (const auto& [hash, config] : references_) {
     if (!taken_.contains(hash)) contents.configs.push_back(config);

@@ -26,10 +26,12 @@ struct Stage {
 class Planner {
  public:
   // `models`: the cost models whose fronts choose candidates, one for each chip of the grid.
-  Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models);
+  // `part` is 1 of 1 but where is_dealt_by_number(grid): then its points alone are planned.
+  Planner(Grid grid, const Simulator& simulator, std::vector<CostModel> models, Part part = {});
 
   const Grid& grid() const { return grid_; }
   const Plan& plan() const { return plan_; }
+  const Part& part() const { return part_; }
   size_t stages() const { return steps_.size(); }
   const std::string& stage_name(size_t index) const { return steps_[index].name; }
 
@@ -41,6 +43,7 @@ class Planner {
     std::vector<std::string> axes;
     std::vector<ConfigRecord> configs;
     std::vector<PointRecord> points;
+    std::vector<size_t> numbers;  // of the points of a part; else empty
   };
   Contents contents() const;
 
@@ -73,6 +76,7 @@ class Planner {
   const Simulator& simulator_;
   std::vector<CostModel> models_;
   Tuner tuner_;
+  Part part_;
   Plan plan_;
   std::vector<Step> steps_;
   Taken taken_;  // by hash, stable addresses for jobs

@@ -1,11 +1,14 @@
 // See sweep.h.
 #include "sweeps/explore/sweep.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4::sweeps {
 
@@ -42,22 +45,30 @@ size_t failed_jobs(const Stage& stage, const std::vector<RunRecord>& runs) {
   return missing_jobs(stage, runs, /*retry_failed=*/true).size() - missing_jobs(stage, runs).size();
 }
 
-void set_grid(const Planner& planner, Store& store) {
-  store.set_meta("name", planner.grid().name);
-  store.set_meta("grid", planner.grid().source.dump());
-  // With it, whoever reads the store needs none of the grid's files.
+int put_plan(const Planner& planner, Store& store) {
+  const Planner::Contents contents = planner.contents();
+  // With the recipes, whoever reads the store needs none of the grid's files.
   const std::map<std::string, Json>& recipes = planner.plan().recipes;
-  store.set_meta("recipes", recipes.empty() ? "" : Json(recipes).dump());
+  const auto [index, count] = planner.part();
+  return store.put_plan(
+      contents.axes, contents.configs, contents.points,
+      {{"grid", planner.grid().source.dump()}, {"recipes", recipes.empty() ? "" : Json(recipes).dump()}},
+      count > 1 ? std::to_string(index) + "/" + std::to_string(count) : "", contents.numbers);
+}
+
+std::map<Key, bool> succeeded(const std::vector<RunRecord>& runs) {
+  std::map<Key, bool> known;
+  for (const RunRecord& run : runs) known[{run.hash, run.seed}] |= run.status != Status::failed;
+  return known;
 }
 
 }  // namespace
 
 void plan_sweep(Planner& planner, Store& store) {
-  set_grid(planner, store);
+  store.set_meta("name", planner.grid().name);
   for (size_t i = 0; i < planner.stages(); ++i) {
     const Stage stage = planner.stage(i, store.runs());
-    const Planner::Contents contents = planner.contents();
-    store.put_plan(contents.axes, contents.configs, contents.points);
+    put_plan(planner, store);
     if (!missing_jobs(stage, store.runs()).empty()) return;
   }
 }
@@ -70,8 +81,7 @@ Identity identity_of(const Simulator& simulator, const Grid& grid, const std::st
 }
 
 std::vector<Job> missing_jobs(const Stage& stage, const std::vector<RunRecord>& runs, bool retry_failed) {
-  std::map<Key, bool> known;  // to: whether it succeeded
-  for (const RunRecord& run : runs) known[{run.hash, run.seed}] |= run.status != Status::failed;
+  const std::map<Key, bool> known = succeeded(runs);
   std::vector<Job> missing;
   for (const Job& job : stage.jobs) {
     const auto found = known.find({job.config->hash, job.seed});
@@ -86,15 +96,14 @@ SweepOutcome run_sweep(Planner& planner, const Simulator& simulator, Store& stor
     throw Error(store.file().string() + ": holds the sweep '" + name + "', not '" + planner.grid().name +
                 "'; give this grid another --out");
   }
-  set_grid(planner, store);
+  store.set_meta("name", planner.grid().name);
   SweepOutcome outcome;
   std::set<Key> counted;
   std::set<std::string> told;
   for (size_t i = 0; i < planner.stages(); ++i) {
     std::vector<RunRecord> runs = known_runs(store, options, told);
     Stage stage = planner.stage(i, runs);
-    const Planner::Contents contents = planner.contents();
-    if (store.put_plan(contents.axes, contents.configs, contents.points) > 0) runs = known_runs(store, options, told);
+    if (put_plan(planner, store) > 0) runs = known_runs(store, options, told);
     std::map<Key, Role> roles;
     for (const RunRecord& run : runs) roles[{run.hash, run.seed}] = run.role;
     for (const Job& job : stage.jobs) {
@@ -153,6 +162,37 @@ std::vector<Gap> find_gaps(Planner& planner, const std::vector<RunRecord>& runs)
                     .failed = failed_jobs(stage, runs)});
   }
   return gaps;
+}
+
+void StoredPlan::add(const Store& store) {
+  const auto hashes = store.planned();
+  if (!hashes) return;
+  configs.insert(hashes->begin(), hashes->end());
+  const std::string text = store.meta("part");
+  is_whole |= !hashes->empty() && text.empty();
+  if (!text.empty())
+    for (const std::string& part : split(text, ' ')) parts.insert(part);
+  std::map<std::string, size_t> seen;  // of each number of shares
+  for (const std::string& part : parts) ++seen[split(part, '/').back()];
+  for (const auto& [of, count] : seen) is_whole |= std::to_string(count) == of;
+}
+
+std::vector<Gap> find_gaps(const Grid& grid, const StoredPlan& plan, const std::vector<RunRecord>& runs) {
+  if (!has_one_stage(grid) || (!plan.is_whole && plan.parts.empty())) {
+    const Simulator simulator = real_simulator("auto", /*with_signature=*/false);
+    Planner planner(grid, simulator, cost_models_of(grid));
+    return find_gaps(planner, runs);
+  }
+  const std::map<Key, bool> known = succeeded(runs);
+  Gap gap{.stage = "runs", .wanted = plan.configs.size() * grid.seeds.size()};
+  for (const std::string& hash : plan.configs)
+    for (const uint64_t seed : grid.seeds) {
+      const auto found = known.find({hash, seed});
+      gap.failed += found != known.end() && !found->second;
+      gap.missing += found == known.end() || !found->second;
+    }
+  if (plan.is_whole) return {gap};
+  return {gap, {.stage = fmt::format("other shards ({} are here)", plan.parts.size()), .reached = false}};
 }
 
 }  // namespace fp4::sweeps

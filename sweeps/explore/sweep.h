@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,5 +54,14 @@ struct Gap {
   bool reached = true;  // false: the stage's list is not known before the one before it is complete
 };
 std::vector<Gap> find_gaps(Planner& planner, const std::vector<RunRecord>& runs);
+
+// What stores of one sweep say of its plan.
+struct StoredPlan {
+  std::set<std::string> configs, parts;  // "3/5000": shares of a grid that is dealt by number
+  bool is_whole = false;                 // one of them has all
+  void add(const Store& store);
+};
+// From the stores, where the grid has one stage; else the grid is expanded.
+std::vector<Gap> find_gaps(const Grid& grid, const StoredPlan& plan, const std::vector<RunRecord>& runs);
 
 }  // namespace fp4::sweeps

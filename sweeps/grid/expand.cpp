@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <unordered_map>
 
 #include "src/text/error.h"
@@ -26,8 +27,13 @@ struct Outcome {
 
 class Expander {
  public:
-  Expander(const Grid& grid, const Simulator& simulator)
-      : grid_(grid), simulator_(simulator), product_(grid, simulator), builder_(grid, simulator) {}
+  Expander(const Grid& grid, const Simulator& simulator, Part part)
+      : grid_(grid), simulator_(simulator), product_(grid, simulator), builder_(grid, simulator), part_(part) {
+    if (part_.count == 1 || product_.size() < 2) return;
+    // Neighbours share their slow axes; a stride without a common factor spreads them over the machines.
+    stride_ = static_cast<size_t>(0.618 * static_cast<double>(product_.size()));
+    while (std::gcd(stride_, product_.size()) != 1) ++stride_;
+  }
 
   Plan run() {
     plan_.recipes = builder_.recipes_of_files();
@@ -35,8 +41,8 @@ class Expander {
     plan_.counts.product = product_.size();
     // In slices, so that a product of millions needs memory for its distinct configurations only.
     const size_t slice = 1 << 16;
-    for (size_t begin = 0; begin < product_.size(); begin += slice)
-      expand_slice(begin, std::min(begin + slice, product_.size()));
+    const size_t points = (product_.size() + part_.count - part_.index) / part_.count;
+    for (size_t begin = 0; begin < points; begin += slice) expand_slice(begin, std::min(begin + slice, points));
     include();
     for (const auto& entry : known_) plan_.configs.push_back(entry.second);
     const auto order = [](const ConfigRecord& a, const ConfigRecord& b) {
@@ -54,11 +60,14 @@ class Expander {
   }
 
  private:
+  // The product's point at a place of this part.
+  size_t number(size_t place) const { return (part_.index - 1 + place * part_.count) * stride_ % product_.size(); }
+
   void expand_slice(size_t begin, size_t end) {
     std::vector<Outcome> outcomes(end - begin);
     parallel_for(0, static_cast<int64_t>(outcomes.size()), 1, threads_of_machine(), 16, [&](int64_t i) {
       Point point;
-      outcomes[static_cast<size_t>(i)] = product_.point(begin + static_cast<size_t>(i), point)
+      outcomes[static_cast<size_t>(i)] = product_.point(number(begin + static_cast<size_t>(i)), point)
                                              ? examine(point)
                                              : Outcome{.hash = {}, .impossible = {}, .excluded = true};
     });
@@ -68,12 +77,12 @@ class Expander {
         ++plan_.counts.excluded;
         continue;
       }
-      product_.point(i, point);
-      count(outcomes[i - begin], point);
+      product_.point(number(i), point);
+      count(outcomes[i - begin], point, number(i) + 1);
     }
   }
 
-  void count(const Outcome& outcome, const Point& point) {
+  void count(const Outcome& outcome, const Point& point, size_t number) {
     if (!outcome.impossible.empty()) {
       ++plan_.counts.impossible[outcome.impossible];
       return;
@@ -84,6 +93,7 @@ class Expander {
       name_equal_values(plan_.points[first->second].labels, point.labels);
     }
     plan_.points.push_back({outcome.hash, point.labels});
+    plan_.numbers.push_back(number);
   }
 
   // Two points of one configuration that differ on one axis only: its two values mean the same there.
@@ -98,11 +108,13 @@ class Expander {
   }
 
   void include() {
+    size_t number = product_.size();
     for (const Inclusion& inclusion : grid_.include)
-      for (const std::string& task : inclusion.tasks) include_point(task, inclusion.axes);
+      for (const std::string& task : inclusion.tasks)
+        if (++number % part_.count == part_.index - 1) include_point(task, inclusion.axes, number);
   }
 
-  void include_point(const std::string& task, const std::vector<Axis>& axes) {
+  void include_point(const std::string& task, const std::vector<Axis>& axes, size_t number) {
     Point point{.task = task, .choice = {}, .labels = std::vector<std::string>(plan_.axes.size(), "")};
     for (const Axis& axis : axes) {
       point.choice.emplace_back(&axis, &axis.values.front());
@@ -111,7 +123,7 @@ class Expander {
         point.labels[static_cast<size_t>(column - plan_.axes.begin())] = axis.labels.front();
     }
     ++plan_.counts.included;
-    count(examine(point), point);
+    count(examine(point), point, number);
   }
 
   Outcome examine(const Point& point) {
@@ -177,6 +189,8 @@ class Expander {
   const Simulator& simulator_;
   GridProduct product_;
   GridConfigs builder_;
+  Part part_;
+  size_t stride_ = 1;
   Plan plan_;
   std::unordered_map<std::string, size_t> first_;  // point of each configuration
   std::mutex mutex_, contexts_mutex_;
@@ -186,6 +200,14 @@ class Expander {
 
 }  // namespace
 
-Plan expand(const Grid& grid, const Simulator& simulator) { return Expander(grid, simulator).run(); }
+Plan expand(const Grid& grid, const Simulator& simulator, Part part) { return Expander(grid, simulator, part).run(); }
+
+bool has_one_stage(const Grid& grid) { return grid.explore == Explore::all && grid.tune.empty() && !grid.race; }
+
+bool is_dealt_by_number(const Grid& grid) {
+  size_t points = grid.tasks.size();
+  for (const Axis& axis : grid.axes) points *= points > 4096 ? 1 : axis.values.size();
+  return points > 4096 && has_one_stage(grid);
+}
 
 }  // namespace fp4::sweeps

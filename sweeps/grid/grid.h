@@ -114,10 +114,16 @@ struct Counts {
   size_t distinct = 0;
 };
 
+// One machine's points of a grid that is dealt by the numbers of its points; 1 of 1 is all.
+struct Part {
+  size_t index = 1, count = 1;
+};
+
 struct Plan {
   std::vector<std::string> axes;
   std::vector<ConfigRecord> configs;  // distinct, by (task, hash); references not among them unless the grid names them
   std::vector<PointRecord> points;
+  std::vector<size_t> numbers;                     // of the points, from 1 on: rows of a store that holds a part
   std::map<std::string, ConfigRecord> references;  // by hash: fp32 and the grid's other references
   std::map<std::string, std::vector<std::string>>
       context;                          // fp32 hash -> reference hashes of the same task and training
@@ -125,7 +131,12 @@ struct Plan {
   Counts counts;
 };
 
-Plan expand(const Grid& grid, const Simulator& simulator);
+// Looks at the points of the part alone.
+Plan expand(const Grid& grid, const Simulator& simulator, Part part = {});
+// Whether all runs are known from the start: neither sampled nor tuned nor raced.
+bool has_one_stage(const Grid& grid);
+// Whether shards take points by number: one stage, and so many points that each machine had to look at all for seconds.
+bool is_dealt_by_number(const Grid& grid);
 
 // A number in [0, 1) and an order by content: the same on every machine (SHA-256 of the joined texts).
 double uniform_hash(const std::string& salt, const std::string& name, const std::string& hash);

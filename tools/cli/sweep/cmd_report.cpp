@@ -70,9 +70,9 @@ void write_report(const ReportOptions& o, const Invocation& invocation, bool for
 bool complete(const std::string& folder) {
   const sweeps::Store store = sweeps::Store::read(folder);
   const sweeps::Grid grid = sweeps::stored_grid(store);
-  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signature=*/false);
-  sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
-  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, store.runs());
+  sweeps::StoredPlan plan;
+  plan.add(store);
+  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(grid, plan, store.runs());
   return std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) { return gap.reached && gap.missing == 0; });
 }
 

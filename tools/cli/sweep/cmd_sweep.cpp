@@ -199,7 +199,7 @@ void say_large_product(const sweeps::Grid& grid) {
 void refuse_without_points(const sweeps::Planner& planner) {
   const sweeps::Grid& grid = planner.grid();
   const sweeps::Counts& counts = planner.plan().counts;
-  if (counts.distinct > 0) return;
+  if (counts.distinct > 0 || planner.part().count > 1) return;
   if (counts.impossible.empty())
     throw Error(grid.place + ": exclude: leaves no point of " + std::to_string(counts.product));
   std::string text;
@@ -224,15 +224,20 @@ void refuse_coarse_race(const sweeps::Grid& grid) {
 
 void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   if (!o.dry_run) catch_stop_signals();  // before anything is opened: a signal never finds a half-made store
-  const std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
+  std::pair<size_t, size_t> shard = o.shard.empty() ? std::pair<size_t, size_t>{1, 1} : parse_shard(o.shard);
   const sweeps::Grid grid = load_grid(o.grid, o.fixed);
   refuse_coarse_race(grid);
   const char* ending = o.fixed.empty() ? ".sweep" : ".fixed.sweep";  // beside the tuned one, never in its place
   const fs::path out = o.out.empty() ? fs::path(grid.name + ending) : fs::path(o.out);
   const int workers = o.jobs > 0 ? o.jobs : threads_of_machine();
   const sweeps::Simulator simulator = sweeps::real_simulator(o.backend);
-  if (!o.quiet) say_large_product(grid);
-  sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid));
+  const bool is_sharded = shard.second > 1;
+  sweeps::Part part;
+  if (is_sharded && sweeps::is_dealt_by_number(grid))
+    part = {std::exchange(shard.first, 1), std::exchange(shard.second, 1)};
+  else if (!o.quiet)
+    say_large_product(grid);
+  sweeps::Planner planner(grid, simulator, sweeps::cost_models_of(grid), part);
   refuse_without_points(planner);
   const sweeps::Identity identity = sweeps::identity_of(simulator, grid, version(), host_name());
   if (o.dry_run) {  // writes nothing, not even a folder
@@ -271,7 +276,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   progress.finish();
   invocation.exit_code = judge_outcome(out, store, outcome);
   store.finish();
-  print_outcome(o, out, store, outcome, shard.second > 1);
+  print_outcome(o, out, store, outcome, is_sharded);
 }
 
 void add_run(CLI::App& app, Invocation& invocation) {

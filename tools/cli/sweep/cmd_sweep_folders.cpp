@@ -28,6 +28,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
   std::vector<std::string> damaged;
   std::optional<sweeps::Grid> grid;
   sweeps::Identity identity;
+  sweeps::StoredPlan plan;
   size_t others = 0;
   for (const std::string& folder : o.folders) {
     try {
@@ -41,6 +42,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
             folder + ": another signature than " + o.folders.front() + ": the arithmetic or a task changed in between",
             Error::failed);
       }
+      plan.add(store);
       others += store.runs_of_other_signatures();
       for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
       for (sweeps::Conflict& conflict : store.conflicts()) conflicts.push_back(std::move(conflict));
@@ -60,9 +62,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
       conflicts.push_back({run.hash, run.seed, entry->second.digest + "," + run.digest});
     }
   }
-  const sweeps::Simulator simulator = sweeps::real_simulator("auto", /*with_signature=*/false);
-  sweeps::Planner planner(*grid, simulator, sweeps::cost_models_of(*grid));
-  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(planner, runs);
+  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(*grid, plan, runs);
   std::map<std::string, size_t> by_status, by_role;
   double seconds = 0;
   for (const auto& [key, run] : unique) {
