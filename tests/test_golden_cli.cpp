@@ -175,6 +175,48 @@ TEST_CASE("a suite judges answers that come through a pipe", "[cli]") {
   CHECK_THAT(wrong.out, Catch::Contains("codes: differs"));
 }
 
+TEST_CASE("what a backend declines is counted and named, and the rest compared", "[cli]") {
+  const Smoke smoke;
+  const auto check = [&](int exit_code) {
+    const auto result = run_cli("golden check " + smoke.golden + " --backend generic --json");
+    INFO(result.err);
+    REQUIRE(result.exit_code == exit_code);
+    return Json::parse(result.out);
+  };
+  const Json whole = check(0);
+  CHECK(whole["equal"] == true);
+  CHECK(whole["cases"] == 24);
+  const size_t declined = whole["declined"].size();
+  CHECK(declined > 0);
+  CHECK(run_cli("golden check " + smoke.golden).err.find("declined") == std::string::npos);
+  CHECK_THAT(run_cli("golden check " + smoke.golden + " --backend generic").err,
+             Catch::Contains("generic declined " + std::to_string(declined) + " arrays"));
+  // A byte of the last case, behind all that is declined.
+  const std::string file = run_cli("golden list " + smoke.golden + " --json").out;
+  const std::string last = Json::parse(file)["rows"].back()["name"];
+  const bool is_gemm = last.starts_with("gemm");
+  for (const auto& entry : fs::directory_iterator(smoke.golden + "/" + last)) {
+    const std::string name = entry.path().stem();
+    if (name != (is_gemm ? "a" : "input")) continue;
+    std::string bytes = fp4::test::read_text(entry.path());
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    fp4::test::write_text(entry.path(), bytes);
+  }
+  const Json damaged = check(1);
+  CHECK(damaged["declined"].size() == declined);
+  CHECK(damaged["differences"].size() >= 1);
+  // The stream prints every case, and judges its own lines but for what is declined.
+  const auto stream = run_cli("golden stream --backend generic");
+  CHECK(stream.exit_code == 0);
+  CHECK(std::count(stream.out.begin(), stream.out.end(), '\n') == 24);
+  const std::string answers = smoke.folder / "answers";
+  fp4::test::write_text(answers, run_cli("golden stream").out);
+  const auto judged = run_cli("golden stream --backend generic --judge " + answers);
+  INFO(judged.out << judged.err);
+  CHECK(judged.exit_code == 0);
+  CHECK_THAT(judged.err, Catch::Contains("declined"));
+}
+
 TEST_CASE("a suite judges answers alone, and says what has none", "[cli]") {
   const std::string ask = fp4::test::fp4sim_path() + " golden stream";
   const auto run = [](const std::string& answers) {

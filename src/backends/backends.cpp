@@ -7,6 +7,7 @@
 #include "src/arith/known_words.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/backend_listed.h"
+#include "src/backends/declined.h"
 #include "src/backends/near_powers.h"
 #include "src/cpu/vector_backends.h"
 #include "src/gpu/gpu_backend.h"
@@ -98,28 +99,28 @@ const Backend& Dispatcher::for_quantize(const QuantizeCall& call) const {
   for (const Backend* b : chosen_) {
     if (!call.replays() && b->supports_quantize(call)) return *b;
   }
-  throw Error("backend: '" + name_ + "' does not support this quantisation; accepted: auto, reference");
+  throw Declined(name_, "quantisation");
 }
 
 const Backend& Dispatcher::for_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const {
   for (const Backend* backend : chosen_) {
     if (backend->supports_gemm(a, b, options)) return *backend;
   }
-  throw Error("backend: '" + name_ + "' does not support this gemm; accepted: auto, reference");
+  throw Declined(name_, "gemm");
 }
 
 const Backend& Dispatcher::for_dequantize(const Quantized& q) const {
   for (const Backend* b : chosen_) {
     if (b->supports_dequantize(q)) return *b;
   }
-  throw Error("backend: '" + name_ + "' does not support this dequantisation; accepted: auto, reference");
+  throw Declined(name_, "dequantisation");
 }
 
 const Backend& Dispatcher::for_hadamard(const HadamardSpec& h) const {
   for (const Backend* b : chosen_) {
     if (b->supports_hadamard(h)) return *b;
   }
-  throw Error("backend: '" + name_ + "' does not support this Hadamard; accepted: auto, reference");
+  throw Declined(name_, "Hadamard");
 }
 
 void Dispatcher::quantize(const QuantizeCall& call, Quantized& out) const {

@@ -234,13 +234,20 @@ Array load_array(const Bundle& bundle, const Case& c, const std::string& name) {
 }
 
 std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& backend, int threads,
-                                     const CaseProgress& progress) {
+                                     const CaseProgress& progress, std::vector<std::string>* declined) {
   std::vector<Difference> out;
   for (size_t i = 0; i < bundle.cases.size(); ++i) {
     const Case& c = bundle.cases[i];
     std::set<std::string> left;
     for (const auto& [name, record] : c.stored) left.insert(name);
-    for (const Array& a : make_arrays(with_operands(bundle, c), backend, threads)) {
+    std::vector<std::string> not_made;
+    const std::vector<Array> made =
+        make_arrays(with_operands(bundle, c), backend, threads, declined != nullptr ? &not_made : nullptr);
+    for (const std::string& name : not_made) {
+      declined->push_back(c.name + ": " + name);
+      c.is_gemm ? void(left.erase(name)) : left.clear();
+    }
+    for (const Array& a : made) {
       left.erase(a.name);
       if (const auto record = c.stored.find(a.name); record != c.stored.end() && !record->second.has_file()) {
         const std::vector<std::string>& there = record->second.block_sha256;
@@ -269,7 +276,8 @@ std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& ba
   return out;
 }
 
-std::string stream_line(const Case& c, const std::string& backend, int threads, bool answers) {
+std::string stream_line(const Case& c, const std::string& backend, int threads, bool answers,
+                        std::vector<std::string>* declined) {
   std::string line =
       fmt::format("case={} kind={} spec={} rows={} cols={} seed={} stream={} step={}", c.name,
                   c.is_gemm ? "gemm" : "quantize", c.words, c.rows, c.cols, c.place.seed, c.place.stream, c.place.step);
@@ -280,7 +288,7 @@ std::string stream_line(const Case& c, const std::string& backend, int threads, 
                         row_of(hadamard_signs_table, c.hadamard.signs).name,
                         row_of(hadamard_normalise_table, c.hadamard.normalise).name);
   }
-  for (const Array& a : make_arrays(c, backend, threads)) {
+  for (const Array& a : make_arrays(c, backend, threads, declined)) {
     if (!answers && !is_question(a.name)) continue;
     const size_t bytes = element_bytes(a);
     line += ' ' + a.name + '=';

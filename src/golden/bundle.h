@@ -54,13 +54,15 @@ struct Difference {
   std::string file;
   std::string what;  // a sentence: damage, or other bytes than this version computes
 };
-// Reads every array that the manifest names, recomputes every case and compares.
+// Reads every array that the manifest names, recomputes every case and compares. "CASE: output_fp32_sequential" of what
+// the backend declines goes into `declined`; without it that is an Error.
 std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& backend, int threads,
-                                     const CaseProgress& progress = {});
+                                     const CaseProgress& progress = {}, std::vector<std::string>* declined = nullptr);
 
 // The bundle as text, one line a case: "case=NAME kind=.. spec=.. rows=.. cols=.. ... x=HEX,.. codes=HEX,.. ..." so
 // that an implementation in any language can be judged through a pipe. Questions only (no answers) when `answers` is
 // false.
-std::string stream_line(const Case& c, const std::string& backend, int threads, bool answers);
+std::string stream_line(const Case& c, const std::string& backend, int threads, bool answers,
+                        std::vector<std::string>* declined = nullptr);
 
 }  // namespace fp4::golden

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/backends/backends.h"
+#include "src/backends/declined.h"
 #include "src/layout/digit_layout.h"
 #include "src/text/error.h"
 
@@ -242,8 +243,19 @@ std::vector<Case> suite_cases(const std::string& suite) {
   throw unknown_word("golden --suite", suite, names);
 }
 
-std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads) {
+std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads,
+                               std::vector<std::string>* declined) {
   const Dispatcher dispatcher(backend);
+  const auto made = [&](const std::string& name, const auto& make) {
+    try {
+      make();
+      return true;
+    } catch (const Declined&) {
+      if (declined == nullptr) throw;
+      declined->push_back(name);
+      return false;
+    }
+  };
   std::vector<Array> out;
   const QuantSpec spec = quant_spec_from_words(c.words, "golden case " + c.name);
   const auto input = [&c](const std::vector<float>& given, const QuantSpec& of, int64_t rows, RandomPlace place) {
@@ -265,11 +277,12 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
   if (!c.is_gemm && is_stochastic(spec.rounding)) call.random_words = c.random_words;
   if (!c.is_gemm) {
     out.push_back(float_array("input", a, c.rows, c.cols));
-    add_quantized(out, dispatcher, call, "");
-    if (c.with_transpose) {
+    made("codes", [&] {
+      add_quantized(out, dispatcher, call, "");
+      if (!c.with_transpose) return;
       call.x = call.x.transposed();
       add_quantized(out, dispatcher, call, "_transposed");
-    }
+    });
     return out;
   }
   const QuantSpec spec_b = c.words_b.empty() ? spec : quant_spec_from_words(c.words_b, "golden case " + c.name);
@@ -294,14 +307,13 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
     multiply.options = {accumulator_from(name, c.name), c.hadamard.product_divisor(), threads};
     multiply.c = product.data();
     multiply.c_stride = c.rows_b;
-    if (mask) {
+    const bool is_made = made("output_" + name, [&] {
+      if (!mask) return dispatcher.multiply(multiply);
       if (quantized_a.codes.empty()) dispatcher.quantize(multiply.a, quantized_a);
       if (quantized_b.codes.empty()) dispatcher.quantize(multiply.b, quantized_b);
       sparse_gemm(dispatcher, quantized_a, quantized_b, *mask, multiply.options, product.data(), c.rows_b);
-    } else {
-      dispatcher.multiply(multiply);
-    }
-    out.push_back(float_array("output_" + name, product, c.rows, c.rows_b));
+    });
+    if (is_made) out.push_back(float_array("output_" + name, product, c.rows, c.rows_b));
   }
   return out;
 }

@@ -90,8 +90,10 @@ std::vector<unsigned char> bytes_of(const std::vector<float>& values);
 
 // All arrays of a case: input (a, b), codes, codes_high_first, scales, scales_128x4, scales_amd_preshuffled,
 // tensor_scale, dequantized, random (draws of stochastic rounding) and *_transposed; or a, b, output_<accumulator>, and
-// metadata of a sparse A, whose other elements are zeros.
-std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads);
+// metadata of a sparse A, whose other elements are zeros. With `declined` an array that the backend does not make, or a
+// quantised case from where it stops, is named there and left out; else that is an Error.
+std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads,
+                               std::vector<std::string>* declined = nullptr);
 
 // JSON of a case as it stands in a bundle's manifest, and back.
 Json case_json(const Case& c);

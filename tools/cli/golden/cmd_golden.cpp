@@ -15,6 +15,7 @@
 #include "tools/cli/golden/own_case.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
+#include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/usage.h"
 
@@ -100,21 +101,37 @@ void run_list(const GoldenOptions& o) {
   }
 }
 
+// What a forced backend left out; where it left out all, nothing was compared.
+void say_declined(const GoldenOptions& o, const std::vector<std::string>& declined) {
+  std::string text;
+  for (size_t i = 0; i < declined.size() && i < 8; ++i) text += (i > 0 ? ", " : "") + declined[i];
+  if (!declined.empty())
+    say("fp4sim: {} declined {} arrays, which are not compared: {}{}\n", o.backend.backend, declined.size(), text,
+        declined.size() > 8 ? fmt::format(" and {} more", declined.size() - 8) : "");
+}
+
 void run_check(const GoldenOptions& o, Invocation& invocation) {
   const golden::Bundle bundle = golden::open_bundle(o.dir);
   ProgressLine line(o.json, cases_per_second, 2);
+  std::vector<std::string> declined;
   const auto differences =
-      golden::check_bundle(bundle, o.backend.backend, o.backend.thread_count(), progress_line(line));
+      golden::check_bundle(bundle, o.backend.backend, o.backend.thread_count(), progress_line(line), &declined);
   line.finish();
+  say_declined(o, declined);
   if (!differences.empty()) invocation.exit_code = 1;
   if (o.json) {
     auto list = nlohmann::ordered_json::array();
     for (const auto& d : differences) list.push_back({{"file", d.file}, {"what", d.what}});
-    print_json({{"equal", differences.empty()}, {"cases", bundle.cases.size()}, {"differences", list}});
+    print_json({{"equal", differences.empty()},
+                {"cases", bundle.cases.size()},
+                {"declined", declined},
+                {"differences", list}});
     return;
   }
   if (differences.empty()) {
-    fmt::print("equal: {} cases, every byte\n", bundle.cases.size());
+    fmt::print(
+        "equal: {} cases, every byte{}\n", bundle.cases.size(),
+        declined.empty() ? "" : fmt::format(" but of {} arrays that {} declined", declined.size(), o.backend.backend));
     return;
   }
   Table table = {{{"file"}, {"what"}}, {}};
@@ -175,9 +192,13 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
   golden::Bundle suite;
   suite.cases = golden::suite_cases(o.suite.empty() ? "smoke" : o.suite);
   std::vector<Fields> expected;
+  std::vector<std::string> declined;
+  std::vector<bool> is_whole;
   for (golden::Case& c : suite.cases) {
-    expected.push_back(
-        fields_of(golden::stream_line(c, o.backend.backend, o.backend.thread_count(), true), "golden stream"));
+    const size_t before = declined.size();
+    expected.push_back(fields_of(golden::stream_line(c, o.backend.backend, o.backend.thread_count(), true, &declined),
+                                 "golden stream"));
+    is_whole.push_back(before == declined.size());
     for (const auto& [key, value] : expected.back())
       if (is_answer(key)) c.stored[key] = {};
   }
@@ -199,6 +220,7 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
     is_given[which] = true;
     for (const auto& [key, value] : got) {
       const auto want = expected[which].find(key);
+      if (want == expected[which].end() && !is_whole[which] && is_answer(key)) continue;
       if (want == expected[which].end()) {
         std::vector<std::string> accepted;
         for (const auto& [name, record] : c.stored) accepted.push_back(name);
@@ -214,6 +236,7 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
         differences.push_back(fmt::format("{} {}: {}", c.name, key, answers_it ? "differs" : "is not the question's"));
     }
   }
+  say_declined(o, declined);
   if (answers.empty())
     throw Error("golden stream --judge: no answers on the input; expected lines case=NAME codes=HEX,..");
   for (size_t i = 0; i < differences.size() && i < 20; ++i) fmt::print("{}\n", differences[i]);
@@ -227,9 +250,13 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
 
 void run_stream(const GoldenOptions& o, Invocation& invocation) {
   if (!o.judge.empty()) return judge_stream(o, invocation);
+  std::vector<std::string> declined;
   for (const golden::Case& c : golden::suite_cases(o.suite.empty() ? "smoke" : o.suite)) {
-    fmt::print("{}\n", golden::stream_line(c, o.backend.backend, o.backend.thread_count(), !o.questions));
+    const std::string line =
+        golden::stream_line(c, o.backend.backend, o.backend.thread_count(), !o.questions, &declined);
+    fmt::print("{}\n", line);
   }
+  say_declined(o, declined);
 }
 
 void run_pack(const GoldenOptions& o) {
