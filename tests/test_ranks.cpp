@@ -266,6 +266,42 @@ TEST_CASE("a batch that ranks cannot share is refused", "[quick]") {
   CHECK(text == "train.batch: 127 examples cannot be shared evenly by 2 ranks");
 }
 
+TEST_CASE("ranks of other words are named before the first step", "[quick]") {
+  const Json config = configuration("classifier", "mxfp4", 3);
+  struct Other {
+    Json config;
+    uint64_t seed;
+    const char* wire;
+    const char* named;
+  };
+  const Other others[] = {{configuration("classifier", "nvfp4", 3), 1, "fp32", "recipe"},
+                          {configuration("classifier", "mxfp4", 4), 1, "fp32", "training"},
+                          {configuration("regression", "nvfp4", 3), 1, "fp32", "recipe, task, training"},
+                          {config, 2, "fp32", "task, seed"},
+                          {config, 1, "bf16", "way of sending gradients"}};
+  for (const Other& other : others) {
+    std::vector<std::string> errors(2);
+    int steps = 0;
+    ThreadRanks(2).run([&](Ranks& ranks) {
+      const bool is_other = ranks.rank() == 1;
+      RunOptions options;
+      options.ranks = &ranks;
+      options.wire = wire_from_words(is_other ? other.wire : "fp32", 0);
+      options.progress = [&](const Progress&) { return ++steps, true; };
+      try {
+        tasks::run(is_other ? other.config : config, is_other ? other.seed : 1, options);
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(ranks.rank())] = error.what();
+      }
+    });
+    INFO(other.named);
+    CHECK(errors[0] ==
+          std::string("rank 1 differs from rank 0 in: ") + other.named + "; start all with the same words");
+    CHECK(errors[1] == errors[0]);
+    CHECK(steps == 0);
+  }
+}
+
 TEST_CASE("batches read from files while training give the same run", "[quick]") {
   const test::TemporaryFolder folder;
   const auto be32 = [](uint32_t n) {

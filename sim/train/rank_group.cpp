@@ -1,8 +1,11 @@
 #include "sim/train/rank_group.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "src/arith/spec_text.h"
+#include "src/files/sha256.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -48,6 +51,32 @@ void RankGroup::share_largest(std::vector<float>& mine) const {
   std::vector<float> all(mine.size() * static_cast<size_t>(count_));
   ranks_->gather(mine.data(), all.data(), static_cast<int64_t>(sizeof(float) * mine.size()));
   for (size_t i = 0; i < all.size(); ++i) mine[i % mine.size()] = std::max(mine[i % mine.size()], all[i]);
+}
+
+void RankGroup::check_alike(const Json& config, uint64_t seed, int step, int stop_at) const {
+  if (is_alone()) return;
+  Json all_of = config;
+  describe(all_of);
+  const std::pair<const char*, Json> parts[] = {{"recipe", all_of["recipe"]},
+                                                {"task", all_of["task"]},
+                                                {"training", all_of["train"]},
+                                                {"seed", seed},
+                                                {"way of sending gradients", all_of["ranks"]},
+                                                {"step to begin after", step},
+                                                {"step to stop after", stop_at}};
+  constexpr size_t width = 64;
+  std::string mine, words;
+  for (const auto& [what, value] : parts) mine += sha256_hex(value.dump());
+  std::string all(mine.size() * static_cast<size_t>(count_), ' ');
+  ranks_->gather(mine.data(), all.data(), static_cast<int64_t>(mine.size()));
+  for (size_t at = 0; at < all.size(); at += width) {
+    const size_t part = at % mine.size();
+    if (part == 0 && !words.empty()) break;  // of the first rank that differs
+    if (all.compare(at, width, all, part, width) == 0) continue;
+    words += (words.empty() ? "rank " + std::to_string(at / mine.size()) + " differs from rank 0 in: " : ", ");
+    words += parts[part / width].first;
+  }
+  if (!words.empty()) throw Error(words + "; start all with the same words");
 }
 
 void RankGroup::compare(const std::string& digest) const {

@@ -31,6 +31,8 @@ class RankGroup {
   int64_t bytes_sent() const { return mean_ ? mean_->bytes_sent() : 0; }
   /// Each number becomes the largest of all ranks.
   void share_largest(std::vector<float>& mine) const;
+  /// Before the first step. Throws Error, on all ranks the same, where one has another configuration or another aim.
+  void check_alike(const Json& config, uint64_t seed, int step, int stop_at) const;
   /// Throws Error where a rank ended with another digest.
   void compare(const std::string& digest) const;
   /// Adds what a checkpoint of several ranks belongs to: their number and the wire.

@@ -78,6 +78,7 @@ class Run {
       save_checkpoint(options_.checkpoint_to, options_.checkpoint_every > 0 ? earlier_seconds_ + elapsed() : 0);
     };
     if (!options_.resume_from.empty()) load_checkpoint(options_.resume_from);
+    ranks_.check_alike(config_, seed_, step_, options_.stop_at);
     const int first = step_;
     double saved = 0;
     if (options_.stop_at > 0 && (options_.stop_at <= first || options_.stop_at > steps_))
