@@ -3,6 +3,8 @@ import json
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -116,6 +118,37 @@ class Callables(unittest.TestCase):
         self.assertLess(time.monotonic() - start, 5)
         quick = f4.Element.from_values([0, 1, 2, 4], round=lambda u, bits: 1)
         self.assertEqual(f4.quantize(np.float32([[3]]), element=quick, scale="none").dequantize().tolist(), [[1]])
+
+    def test_a_scale_that_is_none_is_an_error_with_its_block(self):
+        for made in float("nan"), -1, 0, float("inf"):
+            bad = f4.Element.from_values(E2M1, signed=True, scale=lambda block: made)
+            with self.assertRaisesRegex(ValueError, "scale gave .*, not a number above 0, for the block .*2.5"):
+                f4.quantize(np.full((1, 16), 2.5, np.float32), "nvfp4", element=bad, tensor_scale="none")
+        zeros = f4.Element.from_values(E2M1, signed=True, scale=lambda block: np.abs(block).max() / 6)
+        self.assertFalse(f4.quantize(np.zeros((2, 32), np.float32), "nvfp4", element=zeros).dequantize().any())
+
+    def test_the_interpreter_ends_while_callables_are_called(self):
+        begin = """if True:
+            import os, signal, sys, threading, time, numpy as np, fp4sim as f4
+            slow = f4.Element.from_values([0, 1, 2, 4], round=lambda u, bits: time.sleep(0.001) or 1)
+            work = lambda: f4.quantize(np.ones((200, 64), np.float32), "nvfp4", element=slow)
+            """
+        daemon = begin + """
+            for _ in range(2):
+                threading.Thread(target=work, daemon=True).start()
+            time.sleep(0.2)
+            """
+        stopped = begin + """
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                work()
+            except KeyboardInterrupt:
+                sys.exit(7)
+            """
+        for _ in range(3):
+            for text, code in (daemon, 0), (stopped, 7):
+                ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+                self.assertEqual((ended.returncode, ended.stderr), (code, ""))
 
     def test_callables_of_another_process_are_refused(self):
         mine = f4.Element.from_values([0, 1, 2, 4], round=lambda u, bits: 1)

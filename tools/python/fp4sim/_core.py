@@ -3,6 +3,7 @@
 The library knows nothing of Python, so one file serves every CPython. Python's lock is free while it computes. Arguments
 and results are JSON; arrays go in by _arrays.operand() and come out as numpy arrays over the library's memory.
 """
+import atexit
 import ctypes
 import json
 import os
@@ -132,7 +133,19 @@ class _Callables:
     they raise reaches the call that asked; from then on they are not called any more, and it runs to its end at once."""
 
     def __init__(self):
-        self.kept, self.problem, self.turn = [], None, threading.Lock()
+        self.kept, self.problem, self.turn, self.ends = [], None, threading.Lock(), False
+        os.register_at_fork(after_in_child=self.forked)
+        atexit.register(self.leave)
+
+    def forked(self):
+        """A call of the parent does not run in the child."""
+        self.problem, self.turn = None, threading.Lock()
+
+    def leave(self):
+        """At the end of the interpreter: a thread that then came for Python from inside a call would end the process by
+        SIGABRT. Calls run to their end, without Python, and none begins."""
+        self.ends = True
+        self.turn.acquire()
 
     def register(self, round_, scale):
         """The number of two functions of ctypes, either None."""
@@ -141,7 +154,7 @@ class _Callables:
 
     def guarded(self, work, instead):
         def run(*arguments):
-            if self.problem is not None:
+            if self.ends or self.problem is not None:
                 return instead
             try:
                 return work(*arguments)

@@ -92,7 +92,11 @@ def _register(round, scale, values):
     def scale_of(block, count):
         import numpy as np
 
-        return float(scale(np.ctypeslib.as_array(block, (count,)).copy()))
+        block = np.ctypeslib.as_array(block, (count,)).copy()
+        made = scale(block)
+        if not 0 < float(made) < float("inf") and (float(made) != 0 or block.any()):
+            raise ValueError(f"scale gave {made!r}, not a number above 0, for the block {block.tolist()}")
+        return float(made)
 
     guarded = _core.callables.guarded
     return _core.callables.register(None if round is None else _ROUND(guarded(code_of, 0)),
