@@ -183,6 +183,52 @@ TEST_CASE("merging another grid, another edition of it or another signature says
   CHECK(run_cli("sweep status " + folder / "merged" + " --complete").exit_code == 0);  // untouched
 }
 
+TEST_CASE("a share of a grid of 56,000 points and its status cost what they hold", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string sizes = "[0, 16, 32, 64, 128]", roundings = R"(["nearest_even", "stochastic"])";
+  std::string axes = R"("train.lr": [0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.007])";
+  for (const std::string gemm : {"fprop", "dgrad", "wgrad"})
+    axes += ", \"" + gemm + ".hadamard.size\": " + sizes + ", \"" + gemm + ".a.rounding\": " + roundings + ", \"" +
+            gemm + ".b.rounding\": " + roundings;
+  write_text(folder / "g.json", R"({"name": "large", "task": "regression", "base": "mxfp4", "seeds": 1,
+    "references": ["fp32"], "train": {"steps": 1, "curve_points": 1}, "axes": {)" +
+                                    axes + "}}");
+  write_text(folder / "cost.py", R"(
+import os, resource, subprocess, sys
+ended = subprocess.run([os.environ["FP4SIM"], *sys.argv[1:]])
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+fits = used.ru_utime + used.ru_stime < 2 and used.ru_maxrss < 200 << 10
+sys.exit(ended.returncode if fits else f"{used.ru_utime + used.ru_stime} s, {used.ru_maxrss >> 10} MB")
+)");
+  const auto cheap = [&](const std::string& words) {
+    const auto result = run_shell("\"$FP4SIM_PYTHON\" " + folder / "cost.py" + " " + words);
+    INFO(words << "\n" << result.out << result.err);
+    CHECK(result.exit_code == 0);
+    return result.out;
+  };
+  const std::string run = "sweep run " + folder / "g.json" + " --quiet --out ";
+  CHECK_THAT(cheap(run + folder / "one" + " --shard 1/5000"), Contains("19 runs, 0 here before, 19 done now"));
+  CHECK_THAT(cheap(run + folder / "two" + " --shard 5000/5000"), Contains("done now"));
+  CHECK_THAT(cheap(run + folder / "one" + " --shard 1/5000"), Contains("19 runs, 19 here before, 0 done now"));
+  CHECK_THAT(cheap("sweep status " + folder / "one"), Contains("other shards (1 are here)"));
+  CHECK(run_cli("sweep status " + folder / "one" + " --complete").exit_code == 1);
+  cheap("sweep merge " + folder / "one" + " " + folder / "two" + " --out " + folder / "both");
+  CHECK_THAT(cheap("sweep status " + folder / "both"), Contains("other shards (2 are here)"));
+}
+
+TEST_CASE("a recipe object of an axis has its name, and a missing TMPDIR is named", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "g.json", R"({"name": "g", "task": "regression", "seeds": 1, "train": {"steps": 1},
+    "axes": {"recipe": [{"name": "mine", "base": "mxfp4"}, {"name": "yours", "base": "nvfp4"}]}})");
+  REQUIRE(run_cli(sweep(folder / "g.json", folder / "g")).exit_code == 0);
+  const std::string table = run_cli("table " + folder / "g" + " --columns recipe,loss").out;
+  CHECK_THAT(table, Contains("mine") && Contains("yours") && !Contains("{"));
+  const auto absent =
+      run_shell("TMPDIR=/absent exec \"$FP4SIM\" quantize - --spec mxfp4 --out " + folder / "q" + " < /dev/null");
+  CHECK(absent.exit_code == 2);
+  CHECK_THAT(absent.err, Contains("TMPDIR: no folder for temporary files") && !Contains("filesystem error"));
+}
+
 TEST_CASE("a grid's labels cannot control the terminal", "[cli]") {
   const TemporaryFolder folder;
   write_text(folder / "grid.json",

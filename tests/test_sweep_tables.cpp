@@ -1,4 +1,5 @@
 // Long runs inside a sweep, which go on from their checkpoints bit for bit, and stores that travel as tables.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -184,4 +185,7 @@ TEST_CASE("a store that travels as a table lacks no run, and a changed table is 
   refused("", 2, "1: empty");
   refused(table.substr(0, table.size() - 3) + "00\n", 1, "#grid: row_hash '");
   refused(std::string("\1ELF\0\2", 6), 2, "1: a byte 0");
+  // A grid that is none, under the hash of its line: no run is kept, either.
+  const size_t lines = static_cast<size_t>(std::count(table.begin(), table.end(), '\n'));
+  refused(with_line(table, lines, "axes", "axis"), 2, "#grid: unknown word 'axis'");
 }

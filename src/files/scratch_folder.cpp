@@ -30,9 +30,16 @@ void remove_abandoned_in(const fs::path& folder, const std::string& start) {
 
 }  // namespace
 
+fs::path temporary_folder() {
+  std::error_code absent;
+  const fs::path folder = fs::temp_directory_path(absent);
+  if (absent) throw Error("TMPDIR: no folder for temporary files: " + absent.message());
+  return folder;
+}
+
 ScratchFolder::ScratchFolder(std::string_view kind) {
   static std::atomic<unsigned> made = 0;
-  const fs::path folder = fs::temp_directory_path();
+  const fs::path folder = temporary_folder();
   const std::string start = fmt::format("fp4sim-{}-", kind);
   remove_abandoned_in(folder, start);
   int code = EEXIST;

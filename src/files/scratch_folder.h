@@ -11,9 +11,12 @@
 
 namespace fp4 {
 
+/// The system's folder of temporary files; Error where TMPDIR names none.
+std::filesystem::path temporary_folder();
+
 class ScratchFolder {
  public:
-  /// `kind` is part of its name and says what is in it: "store". Throws Error with exit code 1.
+  /// `kind` is part of its name and says what is in it: "store". Throws Error.
   explicit ScratchFolder(std::string_view kind);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;

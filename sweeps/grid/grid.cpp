@@ -62,8 +62,10 @@ std::vector<uint64_t> seed_list(const JsonReader& value, uint64_t first, int64_t
 std::string label_of(JsonReader& value) {
   const Json& json = value.json();
   if (json.is_string()) return value.text();
-  if (json.is_object())
+  if (json.is_object()) {
     if (const auto label = value.find("label")) return label->text();
+    if (json.contains("name") && json["name"].is_string()) return json["name"];  // of a recipe
+  }
   if (json.is_array() && !json.empty() && json[0].is_number()) {
     std::string text;  // a block of [32, 32] is written 32x32 everywhere
     for (const Json& entry : json) text += (text.empty() ? "" : "x") + entry.dump();

@@ -12,6 +12,7 @@
 #include <span>
 
 #include "sim/rules/recipe.h"
+#include "src/files/scratch_folder.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "sweeps/judge/statistics.h"
@@ -93,9 +94,9 @@ std::string output_of(const std::string& command) {
 // Seconds of a PyTorch step by model. A Python that comes first on PATH often lacks what Debian's own has.
 std::map<std::string, double> pytorch_steps(const std::vector<std::string>& models, std::string& pytorch) {
   namespace fs = std::filesystem;
-  std::string name = (fs::temp_directory_path() / "fp4sim-bench-XXXXXX").string();
+  std::string name = (temporary_folder() / "fp4sim-bench-XXXXXX").string();
   const int file = mkstemp(name.data());
-  if (file < 0) throw Error("bench: cannot write to " + fs::temp_directory_path().string());
+  if (file < 0) throw Error("bench: cannot write to " + temporary_folder().string());
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> script(fdopen(file, "w"), std::fclose);
   const std::string_view text = bench_scripts().front().content;
   std::fwrite(text.data(), 1, text.size(), script.get());

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "src/files/scratch_folder.h"
 #include "src/files/temporaries.h"
 #include "src/text/error.h"
 
@@ -52,9 +53,8 @@ std::string input_path(const std::string& word, const std::string& place) {
   if (is_read) throw Error(place + " -: standard input can be read once");
   is_read = true;
   // Both are kept to the end of the process, which removes what is listed.
-  static TemporaryPath* const folder =
-      new TemporaryPath((std::filesystem::temp_directory_path() / fmt::format("fp4sim_stdin_{}", ::getpid())).string(),
-                        TemporaryKind::folder);
+  static TemporaryPath* const folder = new TemporaryPath(
+      (temporary_folder() / fmt::format("fp4sim_stdin_{}", ::getpid())).string(), TemporaryKind::folder);
   if (const int error = folder->make(); error != 0)
     throw Error(fmt::format("{} -: {}: {}", place, folder->path(), std::strerror(error)), Error::failed);
   std::string begin;

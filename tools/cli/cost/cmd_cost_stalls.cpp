@@ -51,7 +51,11 @@ std::string shell_quoted(const std::string& word) {
 
 // The words of `fp4sim train` for `batch` examples a step.
 std::string training(const StallOptions& o, int batch) {
-  std::string words = shell_quoted(std::filesystem::read_symlink("/proc/self/exe").string()) + " train --json --quiet";
+  std::error_code absent;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", absent);
+  if (absent)
+    throw Error("cost stalls: starts this program by /proc/self/exe, and /proc is not mounted", Error::failed);
+  std::string words = shell_quoted(program.string()) + " train --json --quiet";
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) words += fmt::format(" {} {}", option, shell_quoted(value));
   };

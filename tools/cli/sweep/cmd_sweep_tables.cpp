@@ -36,12 +36,10 @@ void run_export(const TableFile& o) {
 
 // Gives the store the grid of the table and the plan that the runs allow; false where it belongs to another sweep, or
 // where it cannot be planned here: a text that the runs read may be on another machine.
-bool keep_grid(const sweeps::GridTexts& texts, const TableFile& o, const sweeps::Simulator& program,
+bool keep_grid(const sweeps::Grid& grid, const std::string& sweep, const TableFile& o, const sweeps::Simulator& program,
                const std::string& version) {
-  if (texts.grid.empty()) return false;
-  const sweeps::Grid grid = sweeps::grid_of_texts(texts.grid, texts.recipes, o.from + ", line #grid");
   sweeps::Store store = sweeps::Store::open(o.out, sweeps::identity_of(program, grid, version, ""));
-  if (const std::string name = store.meta("name"); !name.empty() && name != texts.name) return false;
+  if (const std::string name = store.meta("name"); !name.empty() && name != sweep) return false;
   std::optional<sweeps::Planner> planner;
   try {
     planner.emplace(grid, program, sweeps::cost_models_of(grid));
@@ -58,11 +56,13 @@ void run_import(const TableFile& o) {
   const std::string text = read_file(o.from);
   const std::vector<sweeps::RunRow> rows = sweeps::parse_runs_csv(text, o.from);
   if (rows.empty()) throw Error(o.from + ": holds no run");
-  const sweeps::GridTexts grid = sweeps::parse_runs_grid(text, o.from);
+  const sweeps::GridTexts texts = sweeps::parse_runs_grid(text, o.from);
+  std::optional<sweeps::Grid> grid;  // before anything is kept
+  if (!texts.grid.empty()) grid = sweeps::grid_of_texts(texts.grid, texts.recipes, o.from + ", line #grid");
   const sweeps::Simulator program = sweeps::real_simulator("auto");
   const size_t fresh = sweeps::import_runs(rows, o.out, program.signature, program.train_signature);
   fmt::print("{}: {} runs, {} of them new\n", o.out, rows.size(), fresh);
-  if (keep_grid(grid, o, program, rows.back().version)) {
+  if (grid && keep_grid(*grid, texts.name, o, program, rows.back().version)) {
     fmt::print("next: fp4sim pareto {}\n", o.out);
     return;
   }
