@@ -46,7 +46,7 @@ git ls-files -co --exclude-standard | while read -r file; do [ ! -e "$file" ] ||
 [ -z "${COPY:-}" ] || cp "$COPY" "$root/fp4sim/"
 if [ -d node_modules/echarts ]; then
   mkdir -p "$root/fp4sim/node_modules"
-  cp -ru node_modules/echarts node_modules/.package-lock.json "$root/fp4sim/node_modules/"
+  for part in .package-lock.json echarts tslib zrender; do cp -ru "node_modules/$part" "$root/fp4sim/node_modules/"; done
   touch "$root/fp4sim/node_modules/.package-lock.json"
 fi
 
