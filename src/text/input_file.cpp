@@ -13,27 +13,27 @@
 namespace fp4 {
 namespace {
 
-std::mutex mutex;
-bool keeps = false;
-std::map<std::pair<dev_t, ino_t>, bool> inputs;  // whether it may be replaced
+std::mutex inputs_mutex;
+bool keeps_inputs = false;
+std::map<std::pair<dev_t, ino_t>, bool> own_inputs;  // whether it may be replaced
 
 }  // namespace
 
-void keep_inputs() { keeps = true; }
+void keep_inputs() { keeps_inputs = true; }
 
 void note_input(const std::string& path, bool may_be_replaced) {
   struct stat status {};
-  if (!keeps || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-  const std::lock_guard lock(mutex);
-  inputs.try_emplace({status.st_dev, status.st_ino}, may_be_replaced);
+  if (!keeps_inputs || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  const std::lock_guard lock(inputs_mutex);
+  own_inputs.try_emplace({status.st_dev, status.st_ino}, may_be_replaced);
 }
 
 void refuse_input(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return;
-  const std::lock_guard lock(mutex);
-  const auto found = inputs.find({status.st_dev, status.st_ino});
-  if (found != inputs.end() && !found->second)
+  const std::lock_guard lock(inputs_mutex);
+  const auto found = own_inputs.find({status.st_dev, status.st_ino});
+  if (found != own_inputs.end() && !found->second)
     throw Error(path + ": is an input of this command, which no output replaces; give another file");
 }
 
