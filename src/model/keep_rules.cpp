@@ -72,8 +72,6 @@ bool has_match(const std::vector<std::string>& patterns, const std::string& name
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p.c_str(), name); });
 }
 
-bool is_pattern(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
-
 std::vector<std::string> patterns_for(const std::vector<std::string>& wanted, const std::vector<std::string>& others) {
   std::vector<std::string> patterns;
   for (const std::string& name : wanted) {

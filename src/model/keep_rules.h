@@ -106,7 +106,6 @@ std::string reason_of_rules(const std::string& name, size_t dimensions, bool is_
 bool is_expert(const std::string& name);
 
 bool has_match(const std::vector<std::string>& patterns, const std::string& name);
-bool is_pattern(const std::string& text);
 
 // Patterns that match each of `wanted` and none of `others`: a digit run becomes *, where nothing else matches then.
 // To be shown as words of --keep.

@@ -58,18 +58,7 @@ void add_lines(const ModelPlan& model, const Plan& plan, QuantizeReport report, 
 ordered_json record_of(const ModelPlan& model, const ModelResult& result) {
   const ModelJob& job = model.job;
   ordered_json tensors = ordered_json::array();
-  for (const ModelLine& l : result.lines) {
-    ordered_json row = {{"tensor", l.tensor},
-                        {"became", l.became},
-                        {"outcome", row_of(outcome_table, l.outcome).name},
-                        {"shape", l.shape},
-                        {"bytes", l.bytes_out}};
-    if (!l.rule.empty()) row["rule"] = l.rule;
-    if (l.report.nonfinite > 0) row["nonfinite"] = l.report.nonfinite;
-    if (l.report.rows > 0) row.update(report_json(l.report, {"nmse", "decibels", "largest_error", "bits_per_element"}));
-    if (l.group >= 0) row["group"] = l.group;
-    tensors.push_back(std::move(row));
-  }
+  for (const ModelLine& line : result.lines) tensors.push_back(to_json(line));
   ordered_json document;
   document["scheme"] = job.scheme != nullptr ? ordered_json(job.scheme->name) : ordered_json(nullptr);
   if (job.scheme != nullptr) document["spec"] = to_json(canonical(model.spec));
@@ -123,6 +112,19 @@ ModelResult write_model(const ModelPlan& model) {
 }
 
 }  // namespace
+
+ordered_json to_json(const ModelLine& l) {
+  ordered_json row = {
+      {"tensor", l.tensor}, {"became", l.became},     {"outcome", row_of(outcome_table, l.outcome).name},
+      {"shape", l.shape},   {"bytes_in", l.bytes_in}, {"bytes_out", l.bytes_out},
+      {"nmse", nullptr}};
+  if (!l.rule.empty()) row["rule"] = l.rule;
+  if (!l.read_as.empty()) row["read_as"] = l.read_as;
+  if (l.group >= 0) row["group"] = l.group;
+  if (l.is_converted()) row["nonfinite"] = l.report.nonfinite;
+  if (l.report.rows > 0) row.update(report_json(l.report, {"nmse", "decibels", "largest_error", "bits_per_element"}));
+  return row;
+}
 
 ModelResult convert_model(const ModelJob& job) {
   const ModelPlan model = plan_model(job);

@@ -1,6 +1,7 @@
 // Whole models from scheme to scheme: every shard is read once by bands and written under its own name.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,13 @@ struct ModelLine {
   uint64_t bytes_in = 0, bytes_out = 0;
   QuantizeReport report;  // of quantised ones, measured on what the file says; of decoded ones `nonfinite` alone
   int group = -1;         // weights of one number share their tensor scale
+  bool is_converted() const {
+    return outcome == Outcome::quantised || outcome == Outcome::carried || outcome == Outcome::decoded;
+  }
 };
+
+// A row of fp4sim.json and of `--json`.
+nlohmann::ordered_json to_json(const ModelLine& line);
 
 struct ModelResult {
   std::vector<ModelLine> lines;

@@ -41,9 +41,8 @@ class WeightReader : public RowReader {
   // Of an FP4 weight that is not transposed: codes and scales of these rows as the core has them (low nibble first,
   // row-major).
   const Quantized& read_quantized(int64_t first, int64_t count);
-  // The factors as the file has them, and the rows that each multiplies.
+  // The factors as the file has them.
   const std::vector<float>& factors() const { return factors_; }
-  int64_t factor_end(size_t factor) const { return factor_ends_[factor]; }
 
  private:
   void read_values(int64_t first, int64_t count, float* out, int threads);

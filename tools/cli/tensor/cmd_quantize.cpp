@@ -63,25 +63,14 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
       c->bytes_in += l.bytes_in;
       c->bytes_out += l.bytes_out;
     }
-    const char* outcome = row_of(outcome_table, l.outcome).name;
-    nlohmann::ordered_json row = {{"tensor", l.tensor}, {"became", l.became},     {"outcome", outcome},
-                                  {"shape", l.shape},   {"bytes_in", l.bytes_in}, {"bytes_out", l.bytes_out},
-                                  {"nmse", nullptr}};
-    if (!l.rule.empty()) row["rule"] = l.rule;
-    if (!l.read_as.empty()) row["read_as"] = l.read_as;
-    if (l.group >= 0) row["group"] = l.group;
-    const bool is_converted =
-        l.outcome == Outcome::quantised || l.outcome == Outcome::carried || l.outcome == Outcome::decoded;
-    if (is_converted) row["nonfinite"] = l.report.nonfinite;
     std::string decibels, error, bits;
     if (l.report.rows > 0) {
       all.add(l.report);
-      row.update(report_json(l.report, {"nmse", "decibels", "largest_error", "bits_per_element"}));
       decibels = fmt::format("{:.2f}", l.report.decibels());
       error = fmt::format("{:.3g}", l.report.largest_error);
       bits = fmt::format("{:.4g}", l.report.bits_per_element());
     }
-    if (is_converted)
+    if (l.is_converted())
       table.rows.push_back({l.tensor, l.became, shape_text(l.shape), decibels, error, bits,
                             l.report.nonfinite > 0 ? grouped(l.report.nonfinite) : ""});
     if (l.report.nonfinite > 0)
@@ -89,7 +78,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
     if (!l.read_as.empty()) notes.push_back(fmt::format("{}: read as {}", l.tensor, l.read_as));
     if (l.outcome == Outcome::left)
       notes.push_back(fmt::format("{}: not understood, stays as it is: {}", l.tensor, l.rule));
-    rows.push_back(row);
+    rows.push_back(to_json(l));
   }
   notes.insert(notes.end(), result.notes.begin(), result.notes.end());
   print_notes(notes);
