@@ -161,6 +161,42 @@ class Layers(unittest.TestCase):
         y.backward(torch.full_like(x, 2.0))
         self.assertTrue(same(x.grad, np.full((8, 32), 2, np.float32)))
 
+    def test_products_summed_by_torch_have_the_recipe_s_operands(self):
+        for name in ("mxfp4", "mxfp4_sr_rht", "nvfp4", "nvfp4_te", "mxfp8", "bf16"):
+            made = []
+            for sums in ("recipe", "torch"):
+                torch.manual_seed(1)
+                model = ft.convert(torch.nn.Sequential(torch.nn.Linear(48, 64)), name, seed=5, sums=sums)
+                x = torch.from_numpy(numbers(40, 48, seed=2)).requires_grad_()
+                y = model(x)
+                y.backward(torch.from_numpy(numbers(40, 64, seed=3)))
+                made.append([y.detach(), x.grad, *(p.grad for p in model.parameters())])
+            for a, b in zip(*made):
+                self.assertEqual((a.shape, a.dtype), (b.shape, b.dtype))
+                self.assertLess(float((a - b).norm()), 1e-6 * float(a.norm()), name)
+            where = {row["where"] for row in ft.report(model).rows()}
+            self.assertEqual(where, {"cpu, quantised exactly, summed by torch"})
+        # operands one by one: a row of the identity picks a quantised weight out
+        layer = ft.convert(torch.nn.Linear(32, 16, bias=False), "mxfp4_all", seed=5, sums="torch")
+        picked = layer(torch.eye(32)).detach().t().numpy()
+        self.assertTrue(np.array_equal(picked, f4.quantize(layer.weight.detach(), "mxfp4").dequantize()))
+        for name, why in (("fp32", "element fp32"), ("quartet", "estimator"), ("ue5m3_hold50", "tensor_scale hold"),
+                          ("attn_fp4", "single ones"), ("hot_channels", "split")):
+            with self.assertRaisesRegex(f4.Error, f"sums: torch's cannot stand for those of recipe {name}: .*{why}"):
+                ft.convert(torch.nn.Sequential(torch.nn.Linear(32, 32)), name, sums="torch")
+
+    def test_a_build_without_device_code_goes_by_the_host_and_says_so(self):
+        from fp4sim import _torch_ops
+
+        layer, x = ft.convert(torch.nn.Sequential(torch.nn.Linear(32, 16)), "mxfp4_all", seed=5), torch.randn(4, 32)
+        want = layer(x).detach()
+        _torch_ops.LENT.add("cpu")  # as if these were CUDA tensors
+        try:
+            self.assertTrue(same(layer(x).detach(), want))
+            self.assertRegex(ft.report(layer).rows()[0]["where"], "^(cpu|host: gpu: .*no GPU backend.*)$")
+        finally:
+            _torch_ops.LENT.discard("cpu")
+
     def test_wrong_words(self):
         def mlp():
             return torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(32, 8))

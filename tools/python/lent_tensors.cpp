@@ -20,6 +20,16 @@ struct Lent {
   gpu::Pool pool;
 };
 
+// Why nothing can be lent of this device; "" when it can.
+Json lent_reason(const Arguments& given) {
+  try {
+    const Lent lent(given);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 template <class T>
 void require_known(const T& words, const std::string& what) {
   if (!is_known(words)) throw Error(what + ": no kernels for it on a device; accepted: the host (x.cpu())");
@@ -65,10 +75,11 @@ void copy_out(gpu::Device& device, const Arguments& given, const char* name, con
                 static_cast<size_t>(from.count()) * sizeof(T));
 }
 
-// Tensor scales as TensorFactors, three numbers each, the first of which is the scale. Or the decoded values alone.
+// Tensor scales as TensorFactors, three numbers each, the first of which is the scale. Codes and scales, or the decoded values.
 Json lent_quantize(const Arguments& given) {
   Lent lent(given);
   const gpu::Resident r = quantised(lent.pool, source_of(given, "x"), given.text("words"), {}, given.place());
+  copy_out(*lent.device, given, "factors", r.factors);
   if (given.has("decoded")) {
     gpu::dequantize(lent.pool, r, reinterpret_cast<float*>(given.get<uintptr_t>("decoded")));
     return {};
@@ -76,7 +87,6 @@ Json lent_quantize(const Arguments& given) {
   copy_out(*lent.device, given, "codes", r.codes);
   copy_out(*lent.device, given, "scales", r.scales);
   copy_out(*lent.device, given, "scales", r.real_scales);
-  copy_out(*lent.device, given, "factors", r.factors);
   return {};
 }
 
@@ -104,7 +114,7 @@ Json lent_hadamard(const Arguments& given) {
 }  // namespace
 
 const std::vector<Function>& lent_functions() {
-  static const std::vector<Function> table = {{"lent_parts", &lent_parts},
+  static const std::vector<Function> table = {{"lent_reason", &lent_reason},{"lent_parts", &lent_parts},
                                               {"lent_quantize", &lent_quantize},
                                               {"lent_gemm", &lent_gemm},
                                               {"lent_hadamard", &lent_hadamard}};

@@ -122,7 +122,7 @@ def _check_weights(site, group):
 def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *, skip: "str | list[str] | tuple[str, ...]" = (),
             plain: "str | list[str] | tuple[str, ...]" = (), seed: int = 0, steps: int = 0, strict: bool = False,
             rank: "int | None" = None, threads: "int | None" = None, backend: str = "auto",
-            device: str = "auto") -> "Model":
+            device: str = "auto", sums: str = "recipe") -> "Model":
     """Puts every product of `model` that can be reached under a recipe; returns the model, and report() tells the rest.
 
     Reached are torch.nn.Linear, its subclasses (also with a forward of their own around F.linear), weights behind
@@ -137,7 +137,8 @@ def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *
     recipe's own choice of layers (skip_last, names) is among the others: what it leaves out runs in bfloat16, as in
     `fp4sim train`. steps: of the training, which a recipe with phases needs. rank: whose random bits these are; None: the
     rank in torch.distributed. device: "auto" computes products of CUDA tensors in their own memory, in a build with device
-    code and where the recipe's kernels are there; "host", or FP4SIM_TORCH=host, by way of the host. Parameters are kept, not
+    code and where the recipe's kernels are there; "host", or FP4SIM_TORCH=host, by way of the host. sums: "recipe", those of its accumulator, bit for bit; "torch": operands
+    quantised bit for bit, decoded to bf16 exactly and multiplied by torch, an Error where bf16 does not hold them. Parameters are kept, not
     copied; those of 16 bits are computed by way of float32. Raises Error for a name in `skip` or `plain` that no layer has, for a model without layers that
     can be reached, and for one that is converted already.
     """
@@ -162,7 +163,8 @@ def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *
             later += s.products
     group = Group(recipe_of(recipe), rows + later, seed_of(seed), whole(steps, "--steps", 0, 10**9),
                   count_of_threads(threads), word(backend, "--backend"),
-                  None if rank is None else whole(rank, "rank", 0, 2**31 - 1), one_of(device, "device", ("auto", "host")))
+                  None if rank is None else whole(rank, "rank", 0, 2**31 - 1), one_of(device, "device", ("auto", "host")),
+                  one_of(sums, "sums", ("recipe", "torch")))
     table = _fates(sites, group, in_fp32)
     left = [row for row in table if row["fate"] == LEFT and not row.pop("asked")]
     for row in table:

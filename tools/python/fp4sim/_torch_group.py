@@ -52,9 +52,9 @@ class Group:
     change. step() and set_step() say it from outside instead.
     """
 
-    def __init__(self, recipe, rows, seed, steps, threads, backend, rank_given=None, device="auto"):
+    def __init__(self, recipe, rows, seed, steps, threads, backend, rank_given=None, device="auto", sums="recipe"):
         self.recipe, self.rows, self.seed, self.steps = recipe, rows, seed, steps
-        self.threads, self.backend, self.rank, self.device = threads, backend, rank_given, device
+        self.threads, self.backend, self.rank, self.device, self.sums = threads, backend, rank_given, device, sums
         self.step, self.begins, self.watches = 0, False, True
         self.open(recipe)
 
@@ -62,6 +62,11 @@ class Group:
         self.handle = _core.call("layers", recipe=recipe, rows=self.rows, backend=self.backend, steps=self.steps)
         self.facts = _core.call("layers_facts", layers=self.handle.address)
         self.asks = '"calls"' in json.dumps(self.facts["recipe"])  # Python's own rounding or scale
+        self.by_torch = None
+        if self.sums == "torch":
+            from ._torch_sums import Sums  # it stands on operators
+
+            self.by_torch = Sums(self.facts["recipe"], self.label())
         self.modules = {}  # number: reference to the module that multiplies
         self.versions, self.seen = {}, set()  # of their parameters by number; numbers with a forward in this step
         self.first, self.sample, self.passes, self.warned = None, None, 0, False
@@ -85,7 +90,7 @@ class Group:
     # Copies and pickles have the library's state in place of its handle.
     def __getstate__(self):
         kept = {name: value for name, value in self.__dict__.items()
-                if name not in ("handle", "facts", "asks", "modules", "versions", "seen", "first", "sample", "passes", "warned",
+                if name not in ("handle", "facts", "asks", "by_torch", "modules", "versions", "seen", "first", "sample", "passes", "warned",
                                 "key")}
         return dict(kept, begins=self.begins or self.changed(), held=self.held(), canonical=self.facts["recipe"])
 

@@ -5,6 +5,7 @@ backward draws what its forward drew. Their code is fp4d_linear of the library (
 host or of a lent device.
 """
 import ctypes
+import functools
 import os
 import weakref
 
@@ -55,18 +56,27 @@ def lender_of(x):
     return Lender(pointer(_take), pointer(_give), stream, stream, x.device.index)
 
 
+@functools.lru_cache(None)
+def _against(device):
+    lender = lender_of(torch.empty(0, device=device))
+    return _core.call("lent_reason", lender=ctypes.addressof(lender))
+
+
 def reaches(group, x):
     """Whether the products of x are computed in x's own memory, and why not."""
     if x.device.type not in LENT:
         return x.device.type == "cpu", "the memory of this device is out of the library's reach"
     if group.device == "host" or os.environ.get("FP4SIM_TORCH") == "host":
         return False, "by `device`"
-    return not group.facts["against_device"], group.facts["against_device"]
+    why = group.facts["against_device"] or _against(x.device)
+    return not why, why
 
 
 def place_of(group, x):
     """Where the products of x run, in words."""
     lends, why = reaches(group, x)
+    if group.by_torch is not None:
+        return f"{x.device}, quantised exactly, summed by torch"
     return str(x.device) if lends or x.is_meta else f"host: {why}"
 
 
@@ -113,6 +123,9 @@ def _run(group, number, training, token, x, weight, bias, fill):
 def _linear(x, weight, bias, group, number, training):
     group = _group(group)
     seed, step = group.place(number, training)
+    token = torch.tensor([0, seed - (seed >> 63 << 64), step, training], device="cpu")
+    if group.by_torch is not None and group.quantised(number):
+        return group.by_torch.forward(number, x, weight, bias, seed, step), token
 
     def fill(call, new, dense):
         y = new(*_sizes(x, weight)[4])
@@ -120,13 +133,16 @@ def _linear(x, weight, bias, group, number, training):
         return y
 
     call, y = _run(group, number, training, (seed, 0, step), x, weight, bias, fill)
-    return y.to(x.device, x.dtype), torch.tensor([call.mark, seed - (seed >> 63 << 64), step, training])
+    token[0] = call.mark
+    return y.to(x.device, x.dtype), token
 
 
 def _linear_backward(dy, x, weight, bias, token, group, number, wanted):
     group = _group(group)
     mark, seed, step, training = token.tolist()
     group.count_backward(number)
+    if group.by_torch is not None and group.quantised(number):
+        return group.by_torch.backward(number, dy, x, weight, bias, wanted, seed % 2**64, step)
 
     def fill(call, new, dense):
         given = dense(dy)
@@ -168,42 +184,33 @@ def _no_second(ctx, *gradients):
                 "accepted: backward() without create_graph, or layers left out of convert() by skip=")
 
 
-def _by_function(name, setup, backward):
-    """What torch.library.register_autograd does, for torch before 2.4."""
-    operator = lambda *inputs: getattr(torch.ops.fp4sim, name)(*inputs)  # noqa: E731
-
-    class Function(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *inputs):
-            below = torch._C._AutoDispatchBelowAutograd()
-            output = operator(*inputs)
-            del below
-            setup(ctx, inputs, output)
-            return output
-
-    Function.backward = staticmethod(backward)
-    _library.impl(name, lambda *inputs: Function.apply(*inputs), "Autograd")
+_functions = {}  # by operator: the same for torch.func, whose transforms ask for more, and for torch before 2.4
+_is_old = not hasattr(torch.library, "register_autograd")
 
 
-_transformed = {}  # by operator: its function for torch.func, whose transforms ask for more than operators can say
+def _refuse(*given):
+    raise Error("fp4sim has no vmap, as a tensor scale is that of a whole product, and no forward derivatives; accepted: a batch "
+                "as leading axes, grad, vjp")
 
 
-def _for_transforms(name, setup, backward):
-    def vmap(*given):
-        raise Error("fp4sim has no vmap: a tensor scale is that of a whole product; accepted: a batch as leading axes")
+def _function(name, setup, backward):
+    def run(*inputs):
+        return getattr(torch.ops.fp4sim, name)(*inputs)
 
-    def jvp(*given):
-        raise Error("fp4sim has no forward derivatives: quantised products have those of backward alone; accepted: grad, vjp")
+    def run_and_keep(ctx, *inputs):
+        output = run(*inputs)
+        setup(ctx, inputs, output)
+        return output
 
-    methods = {"forward": lambda *inputs: getattr(torch.ops.fp4sim, name)(*inputs), "setup_context": setup,
-               "backward": backward, "vmap": vmap, "jvp": jvp}
-    _transformed[name] = type(name, (torch.autograd.Function,), {key: staticmethod(f) for key, f in methods.items()})
+    methods = {"forward": run_and_keep if _is_old else run, "backward": backward, "vmap": _refuse, "jvp": _refuse}
+    methods.update({} if _is_old else {"setup_context": setup})
+    return type(name, (torch.autograd.Function,), {key: staticmethod(f) for key, f in methods.items()})
 
 
 def call(name, *inputs):
-    """The operator `name`, also under the transforms of torch.func."""
-    if _transformed and not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        return _transformed[name].apply(*inputs)
+    """The operator `name` with its gradient."""
+    if _is_old or not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        return _functions[name].apply(*inputs)
     return getattr(torch.ops.fp4sim, name)(*inputs)
 
 
@@ -212,15 +219,13 @@ def define(name, schema, run, shapes, setup=None, backward=None):
     _library.define(name + schema)
     for key in ("CPU", "CUDA"):
         _library.impl(name, run, key)
-    if hasattr(torch.library, "register_autograd"):
-        torch.library.register_fake("fp4sim::" + name, shapes, lib=_library)
-        if backward:
-            _for_transforms(name, setup, backward)
-            torch.library.register_autograd("fp4sim::" + name, backward, setup_context=setup, lib=_library)
-    else:
-        _library.impl(name, shapes, "Meta")
-        if backward:
-            _by_function(name, setup, backward)
+    if backward:
+        _functions[name] = _function(name, setup, backward)
+    if _is_old:
+        return [_library.impl(name, shapes, key) for key in ("Meta", "AutogradMeta")]
+    torch.library.register_fake("fp4sim::" + name, shapes, lib=_library)
+    if backward:
+        torch.library.register_autograd("fp4sim::" + name, backward, setup_context=setup, lib=_library)
 
 
 _library = torch.library.Library("fp4sim", "DEF")

@@ -9,7 +9,7 @@ import torch
 from . import _core, _tensors
 from ._checks import place as place_of
 from ._checks import word
-from ._torch_ops import LENT, define, lender_of
+from ._torch_ops import LENT, call, define, lender_of
 from ._words import Spec, words_of
 
 
@@ -66,13 +66,20 @@ def _quantize(x, words, *place):
     return list(out.values())
 
 
-def _fake(x, words, *place):
+def decoded(x, words, *place):
+    """(x quantised and decoded, float32; its tensor scale)."""
     if x.device.type not in LENT:
-        return torch.from_numpy(_tensors.quantize(x.detach(), words, statistics=False, **_place(*place)).dequantize()).to(x.dtype)
+        made = _tensors.quantize(x.detach(), words, statistics=False, **_place(*place))
+        return torch.from_numpy(made.dequantize()), torch.from_numpy(made.tensor_scale.copy())
     given, kept = _matrix(x)
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device)
-    _lent("lent_quantize", x, kept, x=given, words=words, decoded=out.data_ptr(), **_place(*place))
-    return out.to(x.dtype)
+    factors = torch.empty(*_parts(words, *_rows(x)).get("tensor_scale", {"shape": [1]})["shape"], 3, device=x.device)
+    _lent("lent_quantize", x, kept, x=given, words=words, decoded=out.data_ptr(), factors=factors.data_ptr(), **_place(*place))
+    return out, factors[..., 0]
+
+
+def _fake(x, words, *place):
+    return decoded(x, words, *place)[0].to(x.dtype)
 
 
 def _gemm(a, b, words, words_b, accumulator, hadamard, signs, normalise, *place):
@@ -86,7 +93,7 @@ def _gemm(a, b, words, words_b, accumulator, hadamard, signs, normalise, *place)
     return c
 
 
-def _hadamard(x, size, signs, normalise, inverse, *place):
+def rotated(x, size, signs, normalise, inverse, *place):
     how = dict(signs=signs, normalise=normalise, inverse=inverse)
     if x.device.type not in LENT:
         return torch.from_numpy(_tensors.hadamard(x.detach(), size, **how, **_place(*place)))
@@ -102,7 +109,7 @@ define("fake_quantize", f"(Tensor x, str words, {_where}) -> Tensor", _fake, lam
        lambda ctx, inputs, output: None, lambda ctx, gradient: (gradient, *(None,) * 4))
 define("gemm", f"(Tensor a, Tensor b, str words, str words_b, str accumulator, int hadamard, str signs, str normalise, {_where})"
        " -> Tensor", _gemm, lambda a, b, *rest: a.new_empty(_rows(a)[0], _rows(b)[0], dtype=torch.float32))
-define("hadamard", f"(Tensor x, int size, str signs, str normalise, bool inverse, {_where}) -> Tensor", _hadamard,
+define("hadamard", f"(Tensor x, int size, str signs, str normalise, bool inverse, {_where}) -> Tensor", rotated,
        lambda x, size, *rest: x.new_empty(_rows(x)[0], -(-_rows(x)[1] // size) * size, dtype=torch.float32))
 
 
@@ -122,7 +129,7 @@ def quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, st
 def fake_quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, stream: int = 0, step: int = 0,
                   **fields: Any) -> torch.Tensor:
     """x quantised and decoded again; its gradient passes straight through."""
-    return torch.ops.fp4sim.fake_quantize(x, words_of(spec, fields), *_at(seed, stream, step))
+    return call("fake_quantize", x, words_of(spec, fields), *_at(seed, stream, step))
 
 
 def gemm(a: torch.Tensor, b: torch.Tensor, spec: "str | Spec" = "mxfp4", *, spec_b: "str | Spec | None" = None,
