@@ -103,7 +103,6 @@ std::string gguf_of(const std::string& text) {
       const fp4::Shape axes = fp4::parse_shape("line", shape == "1" ? "" : shape);
       const std::uint64_t bytes = fp4::element_count(name, axes) / at->block * at->bytes;
       if (bytes + data.size() > 65536) continue;
-      data.resize((data.size() + 31) / 32 * 32);
       put_text(tensors, name);
       put(tensors, axes.size(), 4);
       for (std::size_t axis = axes.size(); axis-- > 0;) put(tensors, axes[axis], 8);
@@ -111,6 +110,7 @@ std::string gguf_of(const std::string& text) {
       put(tensors, data.size(), 8);
       for (std::uint64_t i = 0; i < bytes; ++i)
         data.push_back(static_cast<char>(byte + (byte < 0 ? static_cast<int>(i * 7) : 0)));
+      data.resize((data.size() + 31) / 32 * 32);
       ++tensor_count;
     } catch (const fp4::Error&) {
     }

@@ -187,6 +187,249 @@ def check_split(folder):
     assert "part 2 of 2" in error and "missing" in error, error
 
 
+def check_parts(folder):
+    """One part of a model, or some of them, is none: refused by every command; all of them, as a folder or one by one, are read."""
+    tensors = {f"l.{i}.up_proj.weight": values(16, 64) for i in range(3)}
+    quantised = {i: weight(f"l.{i}.up_proj") for i in range(3)}
+    series = {"model-{:05}-of-00003": (1, 2, 3), "model-{:05}-of-00002": (0, 1, 2), "x_{}-of-3": (0, 1, 2), "model.safetensors-{:05}-of-00003": (1, 2, 3)}
+    commands = lambda path: (("inspect", path), ("compare", path, "--specs", "nvfp4"), ("dequantize", path, "--out", folder / "no", "--force"),
+                             ("quantize", path, "--scheme", "modelopt_nvfp4", "--spec", "nvfp4", "--out", folder / "no", "--force"))
+    for pattern, numbers in series.items():
+        inside = folder / "m"
+        shutil.rmtree(inside, ignore_errors=True)
+        inside.mkdir()
+        files = [inside / (pattern.format(n) + ".safetensors") for n in numbers]
+        for i, file in enumerate(files):
+            save(file, quantised[i])
+        for words in commands(inside):
+            run(*words)
+        for words in (("inspect", *files), ("compare", *files, "--specs", "nvfp4"), ("compare", f"{files[0]}:l.0.up_proj.weight", "--specs", "nvfp4")):
+            run(*words)
+        shutil.rmtree(folder / "no")
+        several = (("inspect", *files[1:]), ("compare", *files[1:], "--specs", "nvfp4")) if "3" in pattern else ()  # 1 and 2 of 2 are all
+        for words in commands(files[1]) + several:
+            error = run(*words, code=2)
+            assert "is part" in error and files[1].name in error and not (folder / "no").exists(), error
+        files[1].unlink()
+        for index in (None, {"weight_map": {f"l.{i}.up_proj.weight": files[i].name for i in (0, 2)}}):
+            if index:
+                (inside / "model.safetensors.index.json").write_text(json.dumps(index))
+            for words in commands(inside):
+                error = run(*words, code=2)
+                assert f"part {numbers[1]} of" in error and "missing" in error and not (folder / "no").exists(), error
+    # Names that only look so are no parts.
+    for name in ("a-of-b", "1-of-", "-of-2", "x-1-of-0", "1-of-2-of"):
+        save(folder / f"{name}.safetensors", tensors)
+        run("inspect", folder / f"{name}.safetensors")
+    # Parts of GGUF say it inside.
+    parts = [folder / "g" / f"m-0000{i + 1}-of-00003.gguf" for i in range(3)]
+    parts[0].parent.mkdir()
+    for i, part in enumerate(parts):
+        split_part(part, i, 3, 3, f"blk.{i}.ffn_up.weight")
+    run("inspect", *parts)
+    for words in (("inspect", parts[0].parent), ("compare", parts[0].parent, "--specs", "nvfp4")):
+        run(*words)
+    split_part(parts[2], 2, 3, 4, "blk.2.ffn_up.weight")
+    assert "hold 3 tensors, split.tensors.count says 4" in run("inspect", parts[0].parent, code=2)
+    for lost in (1, 0):
+        parts[lost].unlink()
+        for words in commands(parts[2]) + commands(parts[0].parent) + (("inspect", parts[2]),):
+            error = run(*words, code=2)
+            assert ("is part" in error or "missing" in error) and "of 3" in error and not (folder / "no").exists(), error
+
+
+def check_links(folder):
+    """A link that leads out of a model's folder is refused by name, whatever it is called; --follow-links takes what it leads to."""
+    outside = folder / "home"
+    outside.mkdir()
+    (outside / "id").write_text("a key")
+    save(outside / "blob", {"b.weight": values(16, 64)})
+    (outside / "config.json").write_text("{}")
+    (outside / "sub").mkdir()
+    (outside / "sub/notes.txt").write_text("a key")
+
+    def model():
+        shutil.rmtree(folder / "m", ignore_errors=True)
+        (folder / "m/assets").mkdir(parents=True)
+        save(folder / "m/model.safetensors", {"a.weight": values(16, 64)} | weight("q"))
+        (folder / "m/config.json").write_text("{}")
+        (folder / "m/real.txt").write_text("mine")
+        os.symlink("real.txt", folder / "m/alias.txt")  # stays inside
+        return folder / "m"
+
+    # name of the link, what it leads to, whether inspect and compare, which copy nothing, meet it
+    forms = [("merges.txt", "../home/id", True), ("vocab.json", outside / "id", True), ("assets/logo.png", "../../home/id", False),
+             ("assets/inner", outside / "sub", False), ("extra", "../home/sub", True), ("b.safetensors", "../home/blob", True),
+             ("config.json", "../home/config.json", True), ("chain.txt", "chain2.txt", True), ("fp4sim.json", "../home/config.json", True),
+             ("model.safetensors.index.json", "../home/config.json", True)]
+    tried = 0
+    for name, target, is_met in forms:
+        source = model()
+        if (source / name).exists():
+            (source / name).unlink()
+        os.symlink(target, source / name)
+        if name == "chain.txt":
+            os.symlink("../home/id", source / "chain2.txt")
+        for words in (("quantize", source, "--scheme", "modelopt_nvfp4", "--out", folder / "no"), ("dequantize", source, "--out", folder / "no"),
+                      *((("inspect", source), ("compare", source, "--specs", "nvfp4")) if is_met else ())):
+            error = run(*words, code=2)
+            assert name.replace("chain.txt", "chain") in error and "--follow-links" in error and "blobs" in error and not (folder / "no").exists(), error
+            tried += 1
+    assert tried == 36, tried
+    # A file is read with what lies beside it.
+    source = model()
+    (source / "config.json").unlink()
+    os.symlink("../home/config.json", source / "config.json")
+    assert "config.json" in run("inspect", source / "model.safetensors", code=2)
+    run("inspect", source / "model.safetensors", "--follow-links")
+    # A folder of quantize is read by its own names, changed or not.
+    np.save(folder / "x.npy", rng.standard_normal((16, 64)).astype(np.float32))
+    run("quantize", folder / "x.npy", "--spec", "nvfp4", "--out", folder / "one", "--no-sync")
+    shutil.move(folder / "one/codes.npy", outside / "codes.npy")
+    os.symlink("../home/codes.npy", folder / "one/codes.npy")
+    for words in ((), ("--changed",)):
+        assert "leads out" in run("dequantize", folder / "one", *words, "--out", folder / "no.npy", code=1)
+    # A Hugging Face cache: every file a link to ../../blobs.
+    source, cache = model(), folder / "hub/models--m"
+    (cache / "blobs").mkdir(parents=True)
+    (cache / "snapshots/0").mkdir(parents=True)
+    for i, name in enumerate(("model.safetensors", "config.json", "real.txt")):
+        shutil.copy(source / name, cache / f"blobs/{i}")
+        os.symlink(f"../../blobs/{i}", cache / "snapshots/0" / name)
+    for words in (("inspect",), ("compare", "--specs", "nvfp4"), ("quantize", "--scheme", "modelopt_nvfp4", "--out", folder / "q"), ("dequantize", "--out", folder / "d")):
+        words = words[0], cache / "snapshots/0", *words[1:]
+        assert "--follow-links" in run(*words, code=2)
+        run(*words, "--follow-links")
+    for out in ("q", "d"):
+        assert (folder / out / "real.txt").read_text() == "mine" and not (folder / out / "real.txt").is_symlink(), out
+    # A link to a folder is named and not copied.
+    os.symlink(outside / "sub", source / "assets/inner")
+    told = notes("quantize", source, "--follow-links", "--scheme", "modelopt_nvfp4", "--out", folder / "q2", "--no-sync")
+    assert "assets/inner/" in told and not (folder / "q2/assets").exists(), told
+
+
+def check_mlx(folder):
+    """Folders of MLX (python/mlx/nn/layers/quantized.py, mlx_lm/utils.py): words of eight codes, scales as bytes, the mode in config.json."""
+    for mode, block, table in (("nvfp4", 16, UE4M3), ("mxfp4", 32, E8M0)):
+        source = folder / mode
+        source.mkdir()
+        for shape in ((16, 64), (3, 16, 64)):
+            codes = rng.integers(0, 256, (*shape[:-1], shape[-1] // 2), dtype=np.uint8)
+            scales = rng.integers(100, 126, (*shape[:-1], shape[-1] // block), dtype=np.uint8)
+            expected = decode(nibbles(codes), table[scales], block, 1)
+            save(source / "model.safetensors", {"l.weight": ("I32", codes.view(np.uint32)), "l.scales": ("U8", scales), "n.bias": values(16)})
+            raw = (source / "model.safetensors").read_bytes()
+            (source / "model.safetensors").write_bytes(raw.replace(b'"I32"', b'"U32"'))
+            for said in (mode, None, "affine"):
+                entry = {"quantization": {"group_size": block, "bits": 4, "mode": said}} if said else {}
+                (source / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **entry, "quantization_config": {"group_size": block}}))
+                if said == "affine":
+                    error = run("dequantize", source, "--out", folder / "no", code=2)
+                    assert "l.weight" in error and "'affine'" in error, error
+                    continue
+                shutil.rmtree(folder / "d", ignore_errors=True)
+                run("dequantize", source, "--out", folder / "d", "--no-sync")
+                got = load(folder / "d/model.safetensors")
+                assert np.array_equal(floats(got["l.weight"]), expected) and set(got) == {"l.weight", "n.bias"}
+                config = json.loads((folder / "d/config.json").read_text())
+                assert "quantization" not in config and "quantization_config" not in config, config
+            (source / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+            rows = {r["tensor"]: r for r in json.loads(run("inspect", source, "--json"))["rows"]}
+            assert rows["l.weight"]["scheme"] == f"mlx_{mode}" and rows["l.weight"]["shape"] == list(shape), rows
+            # Written: words again, the same values as the preset gives, and the mode where mlx-lm looks for it.
+            save(source / "model.safetensors", {"l.up_proj.weight": values(*shape[-2:]), "n.bias": values(16)})
+            shutil.rmtree(folder / "q", ignore_errors=True)
+            run("quantize", source, "--scheme", f"mlx_{mode}", "--out", folder / "q", "--no-sync")
+            raw = (folder / "q/model.safetensors").read_bytes()
+            assert json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])["l.up_proj.weight"]["dtype"] == "U32"
+            (folder / "q/model.safetensors").write_bytes(raw.replace(b'"U32"', b'"I32"'))
+            got = load(folder / "q/model.safetensors")
+            assert got["l.up_proj.weight"][1].shape == (16, 8) and got["l.up_proj.scales"] [1].shape == (16, 64 // block)
+            whole = decode(nibbles(got["l.up_proj.weight"][1].view(np.uint8)), table[got["l.up_proj.scales"][1]], block, 1)
+            np.save(folder / "x.npy", floats(load(source / "model.safetensors")["l.up_proj.weight"]))
+            run("quantize", folder / "x.npy", "--spec", f"mlx_{mode}", "--out", folder / "x", "--no-sync", "--force")
+            assert np.array_equal(whole, np.load(folder / "x/dequantized.npy"))
+            config = json.loads((folder / "q/config.json").read_text())
+            assert config["quantization"] == config["quantization_config"] == {"group_size": block, "bits": 4, "mode": mode}, config
+            shutil.rmtree(source)
+            source.mkdir()
+
+
+def mxfp4(name, k, rows=16, cols=64):
+    """A weight of compressed-tensors whose scales are 2^k, k of shape [rows, cols/32] or a number."""
+    codes = rng.integers(0, 256, (rows, cols // 2), dtype=np.uint8)
+    scales = (np.zeros((rows, cols // 32), int) + k + 127).astype(np.uint8)
+    return {f"{name}.weight_packed": ("U8", codes), f"{name}.weight_scale": ("U8", scales)}
+
+
+def check_exact(folder):
+    """MXFP4 to NVFP4 (Model-Optimizer, --cast_mxfp4_to_nvfp4): g = 2^(k_max - 8), scales 2^(k - k_max + 8), the same codes."""
+    path = folder / "m.safetensors"
+    e4m3_of_power = {p: next(c for c in range(127) if UE4M3[c] == np.float32(2.0**p)) for p in range(-9, 9)}
+    k = rng.integers(-20, -2, (16, 2))
+    k[0, 0], k[0, 1] = -3, -20  # all 18 powers of E4M3
+    tensors = mxfp4("l.o_proj", k)
+    codes, scales = (tensors[f"l.o_proj.weight_{part}"][1] for part in ("packed", "scale"))
+    true = decode(nibbles(codes), E8M0[scales], 32, 1)
+    save(path, tensors)
+    for scheme, code_name, factor_name, said in (("modelopt_nvfp4", "weight", "weight_scale_2", 2.0**-11), ("compressed_tensors_nvfp4", "weight_packed", "weight_global_scale", 2.0**11)):
+        for words in ((), ("--dry-run",)):
+            told = notes("quantize", path, "--scheme", scheme, "--out", folder / scheme, "--no-sync", *words, *(("--force",) if not words else ()))
+            assert "1 MXFP4 weights" in told and "without loss" in told, told
+        got = load(folder / scheme / "m.safetensors")
+        assert np.array_equal(got[f"l.o_proj.{code_name}"][1], codes) and float(floats(got[f"l.o_proj.{factor_name}"]).reshape(())) == said
+        expected = np.repeat(np.vectorize(e4m3_of_power.get)(k + 11).astype(np.uint8), 2, -1)
+        assert np.array_equal(got["l.o_proj.weight_scale"][1], expected)
+        run("dequantize", folder / scheme, "--out", folder / "d", "--no-sync", "--force")
+        assert np.array_equal(floats(load(folder / "d/m.safetensors")["l.o_proj.weight"]), true)
+    # With words it is quantised anew.
+    told = notes("quantize", path, "--scheme", "modelopt_nvfp4", "--spec", "nvfp4", "--out", folder / "w", "--no-sync")
+    assert "without loss" not in told and not np.array_equal(load(folder / "w/m.safetensors")["l.o_proj.weight"][1], codes)
+    # Weights that are joined share the factor of the largest.
+    save(path, mxfp4("l.q_proj", -3) | mxfp4("l.k_proj", -12) | mxfp4("l.o_proj", -30))
+    told = notes("quantize", path, "--scheme", "modelopt_nvfp4", "--out", folder / "s", "--no-sync")
+    got = load(folder / "s/m.safetensors")
+    assert "3 MXFP4 weights" in told and [float(floats(got[f"l.{n}_proj.weight_scale_2"])) for n in "qko"] == [2.0**-11, 2.0**-11, 2.0**-38], told
+    # Zeros under any scale, NaN, factors at the ends of float32, and blocks too small, whose codes are rounded.
+    rounds = lambda v, shift: min(range(8), key=lambda c: (abs(float(E2M1[c]) - float(E2M1[v]) * 2.0**-shift), c % 2))
+    for top, gap in ((0, 18), (0, 19), (0, 21), (127, 20), (-119, 8), (-127, 0)):
+        k = np.full((16, 2), top)
+        k[3, 1], k[5, 0] = top - gap, max(-127, top - 40)
+        tensors = mxfp4("l.o_proj", k)
+        codes, scales = (tensors[f"l.o_proj.weight_{part}"][1] for part in ("packed", "scale"))
+        codes[5, :16] &= 0x88
+        scales[7, 0] = 255
+        save(path, tensors)
+        told = notes("quantize", path, "--scheme", "modelopt_nvfp4", "--out", folder / "r", "--no-sync", "--force")
+        got = load(folder / "r/m.safetensors")
+        expected = nibbles(codes).copy()
+        if gap > 17:
+            expected[3, 32:] = [rounds(c & 7, gap - 17) | c & 8 for c in expected[3, 32:]]
+            true, near = (np.abs(E2M1[x]).astype(np.float64) * 2.0**(np.repeat(e, 32, -1).astype(float) - top) for x, e in ((nibbles(codes), k), (expected, np.maximum(k, top - 17))))
+            whole = np.repeat(scales != 255, 32, -1)
+            error = (((true - near)**2)[whole]).sum() / ((true**2)[whole]).sum()
+            assert "1 of 30 blocks" in told and f"NMSE {error:.2g}" in told, (told, error)
+        else:
+            assert "without loss" in told, told
+        assert np.array_equal(nibbles(got["l.o_proj.weight"][1]), expected), (top, gap)
+        assert (got["l.o_proj.weight_scale"][1][7, :2] == 127).all() and float(floats(got["l.o_proj.weight_scale_2"])) == 2.0**max(top - 8, -126)
+    # Schemes without a factor hold 2^-9 to 2^8; GGUF, MLX and gpt-oss are read.
+    block = np.concatenate([rng.integers(118, 135, (16, 2, 1), dtype=np.uint8), rng.integers(0, 256, (16, 2, 16), dtype=np.uint8)], -1)
+    for low in (118, 117):
+        block[0, 0, 0] = low
+        gguf(folder / "g.gguf", {"blk.0.ffn_up.weight": (39, (16, 64), block.tobytes())})
+        told = notes("quantize", folder / "g.gguf", "--scheme", "ggml_nvfp4", "--out", folder / "g", "--no-sync", "--force")
+        assert ("without loss" in told) == (low == 118), told
+        true = decode(halves(block[..., 1:]).reshape(16, 64), E8M0[block[..., 0]], 32, 1)
+        run("dequantize", folder / "g", "--out", folder / "dg", "--no-sync", "--force")
+        assert np.array_equal(floats(load(folder / "dg/g.safetensors")["blk.0.ffn_up.weight"]), true) == (low == 118)
+    experts = "l.mlp.experts.down_proj"
+    blocks, scales = rng.integers(0, 256, (2, 32, 2, 16), dtype=np.uint8), rng.integers(110, 127, (2, 32, 2), dtype=np.uint8)
+    save(path, {experts + "_blocks": ("U8", blocks), experts + "_scales": ("U8", scales)})
+    told = notes("quantize", path, "--scheme", "modelopt_nvfp4", "--out", folder / "o", "--no-sync")
+    assert "without loss" in told and any(np.array_equal(v[1], blocks.reshape(2, 32, 32)) for v in load(folder / "o/m.safetensors").values()), told
+
+
 def check_fp8_scales(folder):
     """A scale of an FP8 weight that is no finite number above 0 is named; rows of zeros may have the scale 0."""
     path = folder / "m.safetensors"
@@ -236,7 +479,7 @@ def check_places(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        for check in (check_empty, check_index, check_companions, check_marks, check_odd_marks, check_groups, check_split, check_fp8_scales, check_places):
+        for check in (check_empty, check_index, check_companions, check_marks, check_odd_marks, check_groups, check_split, check_parts, check_links, check_mlx, check_exact, check_fp8_scales, check_places):
             if len(sys.argv) > 2 and check.__name__ not in sys.argv[2:]:
                 continue
             folder = pathlib.Path(name) / check.__name__ / "m"

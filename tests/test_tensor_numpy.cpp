@@ -97,6 +97,30 @@ np.savez(d + 'empty.npz', a=np.zeros((0, 7), 'f4'), flags=np.array([True, False]
   CHECK(fp4::load_floats(folder / "empty.npz:flags").values == std::vector<float>{1, 0});
 }
 
+TEST_CASE("words of a .npy's type mean what numpy takes them for", "[cli]") {
+  if (!have_numpy()) return;
+  const TemporaryFolder folder;
+  run_python(folder, std::string(kPythonPattern) + R"(
+words = [o + t for o in ('', '<', '>', '|', '=') for t in 'f8 f4 f2 u1 i1 u2 i2 u4 i4 u8 i8 b1 f d e ? b B h H i I l L q Q'.split()]
+words += 'float64 float32 float16 half single double float uint8 int8 uint16 int16 uint32 int32 uint64 int64 bool bool_'.split()
+data = bytes([1, 0] * 16)
+for i, word in enumerate(words):
+    t = np.dtype(word)
+    text = repr({'descr': word, 'fortran_order': False, 'shape': (32 // t.itemsize,)}).encode() + b'\n'
+    with open(d + '%d.npy' % i, 'wb') as f:
+        f.write(b'\x93NUMPY\x01\x00' + len(text).to_bytes(2, 'little') + text + data)
+    with np.errstate(all='ignore'):
+        np.save(d + '%d_want.npy' % i, np.load(d + '%d.npy' % i).astype('f4'))
+)");
+  int count = 0;
+  for (; std::filesystem::exists(folder / (std::to_string(count) + ".npy")); ++count) {
+    INFO(count);
+    const auto got = fp4::load_floats(folder / (std::to_string(count) + ".npy")).values;
+    CHECK(got == fp4::load_floats(folder / (std::to_string(count) + "_want.npy")).values);
+  }
+  CHECK(count == 5 * 26 + 17);
+}
+
 TEST_CASE("conversions to float32 equal numpy's", "[cli]") {
   if (!have_numpy()) return;
   const TemporaryFolder folder;

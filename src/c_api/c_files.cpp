@@ -7,6 +7,7 @@
 #include "src/arith/spec_text.h"
 #include "src/c_api/c_guard.h"
 #include "src/model/compare_formats.h"
+#include "src/model/model_files.h"
 #include "src/model/model_write.h"
 #include "src/stream/quantize_files.h"
 #include "src/threads/parallel.h"
@@ -98,6 +99,7 @@ fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quant
   job.layouts = layouts_of(o.nibbles, o.scale_layout);
   job.allow_left = o.allow_left != 0;
   job.changed = o.changed != 0;
+  job.follow_links = o.follow_links != 0;
   job.place = c::place_of(o.place);
   job.force = o.run.force != 0;
   job.command_line = "fp4sim_quantize_file";
@@ -153,6 +155,7 @@ int fp4sim_dequantize_file(const char* in, const char* out, const fp4sim_dequant
     job.command_line = "fp4sim_dequantize_file";
     const bool is_whole = is_model(in);
     job.changed = o.changed != 0;
+    job.follow_links = o.follow_links != 0;
     if (!is_whole && (o.type != nullptr || o.tensors != nullptr || o.nibbles != nullptr || o.scale_layout != nullptr ||
                       o.allow_left != 0))
       throw Error(
@@ -179,6 +182,7 @@ int fp4sim_compare_file(const char* in, const char* const* specs, const fp4sim_c
     job.is_told = o.input.dtype != nullptr;
     job.layouts = layouts_of(o.nibbles, o.scale_layout);
     job.changed = o.changed != 0;
+    job.follow_links = o.follow_links != 0;
     job.all_tensors = true;
     const CompareResult result = compare_formats(job);
     if (!result.left.empty() && o.allow_left == 0)
@@ -195,7 +199,7 @@ int fp4sim_compare_file(const char* in, const char* const* specs, const fp4sim_c
 int fp4sim_inspect_file(const char* in, void (*tensor)(const fp4sim_tensor* tensor, void* user), void* user) {
   return guarded([&] {
     require("fp4sim_inspect_file", in, tensor);
-    for (const ModelTensor& t : model_tensors(model_files("inspect", in))) {
+    for (const ModelTensor& t : model_tensors(model_files({"inspect", in}))) {
       const std::string type = t.type(), scheme = t.scheme_name();
       const fp4sim_tensor found = {t.name.c_str(),
                                    t.file().c_str(),

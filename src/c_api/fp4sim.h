@@ -138,6 +138,7 @@ typedef struct fp4sim_quantize_options {
   const char* const* keep_only; /* what stays instead of those rules; {"none", NULL}: nothing does */
   const char* activations;      /* a word of `fp4sim list activations`; NULL: the scheme's own */
   const char* fuse;             /* which weights share a factor: NULL or "auto", "none", "GROUPS.json" */
+  int follow_links;             /* not 0: reads and copies what links out of the model's folder lead to */
 } fp4sim_quantize_options;
 
 /* in: a tensor file (.npy, .npz, .safetensors, raw) of shape [.., K], taken as [product of the leading axes, K]; out: a
@@ -155,6 +156,7 @@ typedef struct fp4sim_dequantize_options {
   const char* nibbles;        /* of a model's FP4 codes: NULL: what its marks say, else "low_first", "high_first" */
   const char* scale_layout;   /* of their scales: NULL: what its marks say, else "linear", "128x4", .. */
   int allow_left;             /* as in fp4sim_quantize_options */
+  int follow_links;           /* as in fp4sim_quantize_options */
 } fp4sim_dequantize_options;
 
 /* in: a folder that fp4sim_quantize_file() wrote, out: a .npy of float32; or in: a model with FP4 weights, out: a
@@ -166,8 +168,9 @@ typedef struct fp4sim_compare_options {
   fp4sim_input input;
   const char* nibbles; /* of a model's FP4 codes, and of their scales, as in fp4sim_dequantize_options */
   const char* scale_layout;
-  int changed;    /* not 0: reads shards that are not those of fp4sim.json by their SHA-256 */
-  int allow_left; /* not 0: what looks quantised and is not understood is left out, instead of an error (1) */
+  int changed;      /* not 0: reads shards that are not those of fp4sim.json by their SHA-256 */
+  int allow_left;   /* not 0: what looks quantised and is not understood is left out, instead of an error (1) */
+  int follow_links; /* as in fp4sim_quantize_options */
 } fp4sim_compare_options;
 
 /* One tensor under one spec; best: the smallest NMSE of its tensor. Texts live until the call returns. */

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "src/text/error.h"
 
@@ -51,7 +52,7 @@ class Cursor {
     return out;
   }
   // Passes a metadata value of type `type` (gguf.md: 0 u8, 1 i8, 2 u16, .. 8 string, 9 array, .. 12 f64).
-  void skip(std::uint64_t type, int depth = 0) {
+  void skip(std::uint64_t type) {
     static constexpr unsigned widths[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
     if (type >= std::size(widths)) fail(fmt::format("metadata of type {}; known are 0 to 12", type));
     if (type == 8) {
@@ -59,13 +60,13 @@ class Cursor {
       return;
     }
     if (type != 9) return jump(widths[type]);
-    if (depth == 8) fail("metadata nested more than 8 deep");
     const std::uint64_t item = word(4), count = word(8);
-    if (item < std::size(widths) && item != 8 && item != 9) {
+    if (item == 9) fail("a list of lists, which ggml refuses");
+    if (item < std::size(widths) && item != 8) {
       if (count > bytes_->size()) fail(fmt::format("a list of {} numbers", count));
       return jump(count * widths[item]);
     }
-    for (std::uint64_t i = 0; i < count; ++i) skip(item, depth + 1);
+    for (std::uint64_t i = 0; i < count; ++i) skip(item);
   }
   std::uint64_t position() const { return at_; }
   [[noreturn]] void fail(const std::string& why) const {
@@ -110,13 +111,6 @@ const GgufType& type_of(const Cursor& cursor, const std::string& tensor, std::ui
 
 const std::vector<GgufType>& gguf_types() { return kTypes; }
 
-bool is_gguf(const Bytes& bytes) {
-  char magic[4] = {};
-  if (bytes->size() < 24) return false;
-  bytes->read(0, magic, 4);
-  return std::memcmp(magic, "GGUF", 4) == 0;
-}
-
 namespace {
 
 struct Front {
@@ -135,12 +129,17 @@ Front front_of(Cursor& cursor) {
   if (f.tensors > kMaxEntries || f.entries > kMaxEntries)
     cursor.fail(fmt::format("{} tensors and {} entries", f.tensors, f.entries));
   f.begin = cursor.position();
+  std::unordered_set<std::string> keys;
   for (std::uint64_t i = 0; i < f.entries; ++i) {
     const std::string key = cursor.text();
+    if (key.empty()) cursor.fail(fmt::format("entry {} has an empty key", i));
+    if (!keys.insert(key).second) cursor.fail(fmt::format("the key '{}' appears twice", key));
     const std::uint64_t type = cursor.word(4);
     f.has_version |= key == "general.quantization_version";
     if (key == "general.file_type" && type == 4) f.file_type = cursor.position();
-    if (key == "general.alignment" && type == 4)
+    if (key == "general.alignment" && type != 4)
+      cursor.fail(fmt::format("general.alignment is of type {}; ggml takes 4, u32, alone", type));
+    if (key == "general.alignment")
       f.alignment = cursor.word(4);
     else
       cursor.skip(type);
@@ -163,23 +162,6 @@ GgufMetadata metadata_of(const Bytes& bytes) {
   return m;
 }
 
-namespace {
-
-// No byte belongs to two tensors: a small file would else describe one of any size.
-void check_apart(const Bytes& bytes, const std::vector<GgufTensor>& list) {
-  std::vector<const GgufTensor*> sorted;
-  for (const GgufTensor& t : list)
-    if (t.bytes > 0) sorted.push_back(&t);
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const GgufTensor* a, const GgufTensor* b) { return a->offset < b->offset; });
-  for (std::size_t i = 1; i < sorted.size(); ++i)
-    if (sorted[i]->offset < sorted[i - 1]->offset + sorted[i - 1]->bytes)
-      throw Error(fmt::format("{}: damaged: tensors '{}' and '{}' overlap at byte {}", bytes->name(),
-                              sorted[i - 1]->name, sorted[i]->name, sorted[i]->offset));
-}
-
-}  // namespace
-
 std::vector<std::pair<std::string, std::string>> entries_of(const Bytes& bytes) {
   Cursor checked(bytes);
   std::uint64_t left = front_of(checked).entries;
@@ -201,34 +183,44 @@ std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
   Cursor cursor(bytes);
   const Front front = front_of(cursor);
   const std::uint64_t tensors = front.tensors, alignment = front.alignment;
+  const auto padded = [&](std::uint64_t n) { return (n + alignment - 1) / alignment * alignment; };
   std::vector<GgufTensor> list;
+  std::unordered_set<std::string> names;
+  std::uint64_t end = 0;  // of the tensors so far; ggml wants them one behind the other, each padded
   for (std::uint64_t i = 0; i < tensors; ++i) {
     GgufTensor t;
     t.name = cursor.text();
+    if (t.name.size() > ggml_longest_name || t.name.find('\0') != std::string::npos)
+      cursor.fail(fmt::format("the name of tensor {} has {} bytes; ggml reads names of up to {} without a zero byte", i,
+                              t.name.size(), ggml_longest_name));
+    if (!names.insert(t.name).second) cursor.fail(fmt::format("the tensor '{}' appears twice", t.name));
     const std::uint64_t axes = cursor.word(4);
-    if (axes > 8) cursor.fail(fmt::format("tensor '{}' has {} axes", t.name, axes));
+    if (axes > ggml_most_axes)
+      cursor.fail(fmt::format("tensor '{}' has {} axes; ggml reads up to {}", t.name, axes, ggml_most_axes));
     for (std::uint64_t axis = 0; axis < axes; ++axis) t.shape.insert(t.shape.begin(), cursor.word(8));
     t.type = &type_of(cursor, t.name, cursor.word(4));
     t.offset = cursor.word(8);
-    if (t.offset % alignment != 0) cursor.fail(fmt::format("tensor '{}' lies at {}, unaligned", t.name, t.offset));
+    if (t.offset != end)
+      cursor.fail(fmt::format("tensor '{}' lies at {}, the one before it ends at {}: {}", t.name, t.offset, end,
+                              t.offset < end ? "they overlap" : "a hole"));
     const std::uint64_t count = element_count(bytes->name() + ": " + t.name, t.shape);
     if (matrix_cols(t.shape) % t.type->block != 0)
       cursor.fail(fmt::format("tensor '{}': rows of {} elements are no multiple of {}'s blocks of {}", t.name,
                               matrix_cols(t.shape), t.type->name, t.type->block));
-    if (count / 8 > bytes->size())  // no type takes less than a bit
-      throw Error(fmt::format("{}: truncated: tensor '{}' has {} elements, the file {} bytes", bytes->name(), t.name,
-                              count, bytes->size()));
+    if (count / 8 > bytes->size() || end > bytes->size())  // no type takes less than a bit
+      throw Error(fmt::format("{}: truncated: tensor '{}' has {} elements from offset {} on, the file {} bytes",
+                              bytes->name(), t.name, count, end, bytes->size()));
     t.bytes = count / t.type->block * t.type->bytes;
+    end += padded(t.bytes);
     list.push_back(t);
   }
-  const std::uint64_t data = (cursor.position() + alignment - 1) / alignment * alignment;
+  const std::uint64_t data = padded(cursor.position());
   for (GgufTensor& t : list) {
-    if (data > bytes->size() || t.offset > bytes->size() - data || t.bytes > bytes->size() - data - t.offset)
-      throw Error(fmt::format("{}: truncated: tensor '{}' needs bytes {} to {} of {}", bytes->name(), t.name,
-                              data + t.offset, data + t.offset + t.bytes, bytes->size()));
     t.offset += data;
+    if (t.offset + padded(t.bytes) > bytes->size())
+      throw Error(fmt::format("{}: truncated: tensor '{}' needs bytes {} to {} with its padding, the file has {}",
+                              bytes->name(), t.name, t.offset, t.offset + padded(t.bytes), bytes->size()));
   }
-  check_apart(bytes, list);
   return list;
 }
 

@@ -34,8 +34,6 @@ struct GgufTensor {
   std::uint64_t bytes = 0;
 };
 
-bool is_gguf(const Bytes& bytes);
-
 // The entries in front of the tensors' descriptions, as they stand in the file.
 struct GgufMetadata {
   std::uint64_t count = 0, alignment = 32;
@@ -47,8 +45,13 @@ GgufMetadata metadata_of(const Bytes& bytes);
 // The same entry by entry: the key, and type and value as they stand in the file.
 std::vector<std::pair<std::string, std::string>> entries_of(const Bytes& bytes);
 
-// In the order of the file. Error, naming file and tensor, for another version, an unknown type, rows that do not fill
-// blocks, offsets that are not aligned, tensors that overlap, and whatever passes the end of the file.
+inline constexpr std::size_t ggml_longest_name = 63,
+                             ggml_most_axes = 4;  // GGML_MAX_NAME without its zero, GGML_MAX_DIMS
+
+// In the order of the file. Error, naming file and tensor, for what ggml's reader refuses (gguf.cpp of llama.cpp):
+// another version, an empty or second key, general.alignment of a type other than u32, a second name, a longer one,
+// more axes, an unknown type, rows that do not fill blocks, tensors that do not follow each other padded, and whatever
+// passes the end of the file, the last padding with it.
 std::vector<GgufTensor> list_gguf(const Bytes& bytes);
 
 }  // namespace fp4

@@ -58,13 +58,16 @@ Error damaged(const std::filesystem::path& folder, std::string_view file, std::s
   return Error(fmt::format("{}: {} is damaged: {}", folder.string(), file, why), Error::failed);
 }
 
-std::string path_inside(const std::filesystem::path& folder, const std::string& file) {
+bool leads_out(const std::filesystem::path& folder, const std::string& file) {
   namespace fs = std::filesystem;
   std::error_code unknown;
   const fs::path whole = fs::weakly_canonical(folder, unknown), real = fs::weakly_canonical(folder / file, unknown);
   const fs::path inside = real.lexically_relative(whole);
-  if (unknown || inside.empty() || inside == "." || *inside.begin() == "..")
-    throw damaged(folder, file, "its name leads out of the folder");
+  return unknown || inside.empty() || *inside.begin() == "..";
+}
+
+std::string path_inside(const std::filesystem::path& folder, const std::string& file) {
+  if (file.empty() || leads_out(folder, file)) throw damaged(folder, file, "its name leads out of the folder");
   return (folder / file).string();
 }
 

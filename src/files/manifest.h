@@ -26,6 +26,9 @@ nlohmann::json parse_manifest(const std::string& text, const std::filesystem::pa
 // "FOLDER: FILE is damaged: WHY", exit code 1.
 Error damaged(const std::filesystem::path& folder, std::string_view file, std::string_view why);
 
+// Whether the name of a file in a folder, or a link on the way to it, leads out of the folder.
+bool leads_out(const std::filesystem::path& folder, const std::string& file);
+
 // FOLDER/FILE. Error as of damaged() when the name, or a link on the way to it, leads out of the folder.
 std::string path_inside(const std::filesystem::path& folder, const std::string& file);
 

@@ -138,11 +138,18 @@ class Dictionary {
   std::optional<Shape> shape_;
 };
 
-// '<f4', '>f8', '|u1' ...
+// numpy's one-letter words and other names of the types of a table (numpy.dtype of a 64-bit machine).
+constexpr std::pair<std::string_view, std::string_view> other_words[] = {
+    {"f", "f4"}, {"d", "f8"},    {"e", "f2"},      {"F", "c8"},      {"?", "b1"},     {"b", "i1"},   {"B", "u1"},
+    {"h", "i2"}, {"H", "u2"},    {"i", "i4"},      {"I", "u4"},      {"l", "i8"},     {"L", "u8"},   {"q", "i8"},
+    {"Q", "u8"}, {"half", "f2"}, {"single", "f4"}, {"double", "f8"}, {"float", "f8"}, {"bool", "b1"}};
+
+// '<f4', '>f8', '|u1', 'f4', 'float32' ..., as numpy.dtype() reads them: without a byte order it is the machine's.
 void apply_descr(const std::string& file, const std::string& descr, StoredArray& array) {
-  const bool has_order =
-      descr.size() >= 2 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '|' || descr[0] == '=');
-  const std::string type = has_order ? descr.substr(1) : descr;
+  const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr[0]) != std::string_view::npos;
+  std::string_view type = std::string_view(descr).substr(has_order ? 1 : 0);
+  for (const auto& [word, meaning] : other_words)
+    if (type == word && (word.size() == 1 || !has_order)) type = meaning;
   std::optional<Dtype> found;
   if (type == "V1") found = Dtype::u8;
   if (type == "V2") found = Dtype::u16;
@@ -151,17 +158,12 @@ void apply_descr(const std::string& file, const std::string& descr, StoredArray&
   for (const DtypeInfo& row : dtype_table()) {
     const bool borrowed = row.id == Dtype::bf16 || (row.kind == DtypeKind::code && row.id != Dtype::c64);
     if (borrowed) continue;
-    if (type == row.numpy) found = row.id;
+    if (type == row.numpy || (!has_order && type == row.numpy_name)) found = row.id;
     accepted += (accepted.empty() ? "" : ", ") + std::string(row.numpy);
   }
-  if (!found || !has_order)
-    throw Error(
-        fmt::format("{}: type '{}' is not supported; accepted: {}, with '<' or '>' in front", file, descr, accepted));
-  const bool one_byte = info(*found).bits == 8;
-  if (descr[0] == '|' && !one_byte && type != "V2")
-    throw Error(fmt::format("{}: type '{}' does not say its byte order", file, descr));
+  if (!found) throw Error(fmt::format("{}: type '{}' is not supported; accepted: {}", file, descr, accepted));
   array.dtype = *found;
-  array.big_endian = descr[0] == '>' && !one_byte;
+  array.big_endian = descr[0] == '>' && info(*found).bits > 8;
   if (array.big_endian) array.notes.push_back(fmt::format("{}: big endian, converted", file));
 }
 

@@ -184,6 +184,8 @@ SafetensorsHeader parse_safetensors(const Bytes& bytes) {
   bytes->read(8, text.data(), text.size());
   if (!text.starts_with('{'))
     throw Error(fmt::format("{}: the safetensors header does not start with '{{'", bytes->name()));
+  if (const std::size_t zero = text.find('\0'); zero != std::string::npos)  // where the library's parser would end
+    throw Error(fmt::format("{}: byte {} of the safetensors header is zero; spaces fill it up", bytes->name(), zero));
 
   SafetensorsHeader header;
   HeaderEvents events(bytes->name(), header);

@@ -10,6 +10,7 @@
 #include "src/arith/spec_text.h"
 #include "src/files/open_array.h"
 #include "src/model/keep_rules.h"
+#include "src/model/model_files.h"
 #include "src/model/shard_hashes.h"
 #include "src/model/weight_reader.h"
 #include "src/stream/quantize_bands.h"
@@ -61,7 +62,10 @@ std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources
       whole.parts = {{path}};
       continue;
     }
-    const std::vector<std::string> files = model_files("compare", path, &notes);
+    // One tensor that is named needs no other part of its model.
+    const std::vector<std::string> files = entry.empty()
+                                               ? model_files({"compare", path, job.follow_links, job.files}, &notes)
+                                               : std::vector<std::string>{path};
     sources.begin(files);
     const size_t first = weights.size();
     const bool keeps = !job.all_tensors && entry.empty() && !is_only;

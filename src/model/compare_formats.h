@@ -19,6 +19,7 @@ struct CompareJob {
   Layouts layouts = {};                  // of FP4 weights
   bool all_tensors = false;              // of a model also what `quantize --scheme` leaves as it is (keep_rules.h)
   bool changed = false;                  // reads shards that are not those of fp4sim.json by their SHA-256
+  bool follow_links = false;             // of a folder: links out of it
   std::string backend = "auto";
   int threads = 1;
   Progress progress = {};

@@ -22,7 +22,7 @@ bool is_scheme(const CheckpointScheme& scheme, std::string_view beginning) {
 }
 
 // Keys of config.json that say how weights are quantised.
-constexpr const char* format_keys[] = {"quantization_config", "compression_config", "expert_dtype"};
+constexpr const char* format_keys[] = {"quantization_config", "compression_config", "expert_dtype", "quantization"};
 
 void erase_format(ordered_json& config) {
   for (const char* key : format_keys) config.erase(key);
@@ -171,6 +171,9 @@ ordered_json quantised_config(ordered_json config, const ConfigJob& job) {
   if (is_scheme(*job.scheme, "gpt_oss"))
     config["quantization_config"] = {{"modules_to_not_convert", patterns_for(job.left, job.quantised)},
                                      {"quant_method", "mxfp4"}};
+  if (is_scheme(*job.scheme, "mlx"))  // mlx-lm writes it under both keys, and asks each layer for its scales
+    config["quantization"] = config["quantization_config"] = {
+        {"group_size", job.scheme->block}, {"bits", 4}, {"mode", mlx_mode(*job.scheme)}};
   if (is_scheme(*job.scheme, "deepseek")) {
     config["expert_dtype"] = "fp4";
     config["quantization_config"] = {{"activation_scheme", "dynamic"},
@@ -198,6 +201,7 @@ ordered_json decoded_config(ordered_json config, const std::vector<std::string>&
     erase_format(config);
     return config;
   }
+  if (config.contains("quantization")) return config;  // MLX: a layer is quantised that has scales
   ordered_json& old = config["quantization_config"];
   if (!old.is_null() && !old.is_object())
     throw Error(fmt::format("config.json: quantization_config is {}, no object, and weights of it remain", old.dump()));

@@ -103,9 +103,10 @@ void plan_folder(ModelPlan& model) {
   if (!has_config)
     model.notes.push_back(
         fmt::format("{} has no config.json: engines load the weights written from code alone", job.in));
-  SideFiles files = side_files(job.in);
+  SideFiles files = side_files(job.in, job.follow_links);
   if (!files.left.empty())
-    model.notes.push_back(fmt::format("not copied, as they hold weights: {}", fmt::join(files.left, ", ")));
+    model.notes.push_back(fmt::format("not copied (weights in other forms, other results, links to folders): {}",
+                                      fmt::join(files.left, ", ")));
   model.side_files = std::move(files.taken);
 }
 

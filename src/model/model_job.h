@@ -27,7 +27,8 @@ struct ModelJob {
   bool is_dry = false;      // says what would become of each tensor, and writes nothing
   RandomPlace place;        // the stream of the n-th quantised tensor is stream + 128 n
   bool force = false;
-  bool changed = false;  // reads shards that are not those of fp4sim.json by their SHA-256
+  bool changed = false;       // reads shards that are not those of fp4sim.json by their SHA-256
+  bool follow_links = false;  // reads and copies what links out of the folder lead to
   std::string backend = "auto";
   int threads = 1;
   std::string command_line;

@@ -10,10 +10,11 @@
 #include "src/arith/spec_text.h"
 #include "src/files/gguf_writer.h"
 #include "src/model/beside_weights.h"
+#include "src/model/exact_scales.h"
 #include "src/model/expert_engines.h"
 #include "src/model/gguf_engine.h"
-#include "src/model/gguf_split.h"
 #include "src/model/keep_rules.h"
+#include "src/model/model_files.h"
 #include "src/model/model_folder.h"
 #include "src/model/shard_hashes.h"
 #include "src/model/shared_factors.h"
@@ -189,14 +190,13 @@ void plan_shards(ModelPlan& model, const std::vector<std::string>& files) {
       if (!weight_map.emplace(t.name, shard.name).second)
         throw Error(fmt::format("{}: {}: the output has a tensor {} already", shard.source, plan.tensor->name, t.name));
   }
-  const bool is_split = job.writes_gguf() && check_split(job.in, files);
   for (PlannedShard& shard : model.shards) {
     if (!job.writes_gguf()) {
       shard.metadata = shard_metadata(shard.source, model.plans);
       continue;
     }
     shard.gguf = with_file_type(metadata_of(open_file(shard.source)), job.scheme->gguf);
-    if (is_split) set_split_tensors(*shard.gguf, shard.source, tensors);
+    set_split_tensors(*shard.gguf, shard.source, tensors);
   }
   if (files.size() > 1 && !job.writes_gguf()) {
     const std::string name = index_of(job.in).value_or("model.safetensors.index.json");
@@ -211,7 +211,7 @@ void plan_shards(ModelPlan& model, const std::vector<std::string>& files) {
 
 ModelPlan plan_model(const ModelJob& job) {
   ModelPlan model(job);
-  const std::vector<std::string> files = model_files(job.command(), job.in, &model.notes);
+  const std::vector<std::string> files = model_files({job.command(), job.in, job.follow_links}, &model.notes);
   check_job(job, files);
   model.spec = model_spec(job);
   model.tensors = opened(job, files);
@@ -228,6 +228,7 @@ ModelPlan plan_model(const ModelJob& job) {
   if (job.writes_gguf()) check_factors(job, files, model.plans, model.notes);
   note_facts(model);
   set_groups(model);
+  carry_exactly(model);
   plan_shards(model, files);
   plan_folder(model);
   return model;

@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "src/files/safetensors.h"
 #include "src/files/tensor_reader.h"
@@ -76,11 +73,13 @@ void add_mark(ModelNames& names, const TensorPlace& place) {
   names.marks[place.info.name.substr(0, place.info.name.size() - ending.size())] = mark["format"].get<std::string>();
 }
 
-// config.json beside a shard says how many rows of a fused qkv matrix are whose.
-void add_head_sizes(ModelNames& names, const std::string& file) {
+// config.json beside a shard says how many rows of a fused qkv matrix are whose, and MLX's mode.
+void add_config(ModelNames& names, const std::string& file) {
   const std::string path = (fs::path(file).parent_path() / "config.json").string();
   if (!fs::is_regular_file(path)) return;
   const nlohmann::json whole = parse_json(read_text_file(path, "configuration of the model").text, path);
+  if (const auto mlx = whole.find("quantization"); mlx != whole.end() && mlx->is_object() && mlx->contains("mode"))
+    names.mlx_mode = (*mlx)["mode"].is_string() ? (*mlx)["mode"].get<std::string>() : (*mlx)["mode"].dump();
   const nlohmann::json& config = whole.contains("text_config") ? whole["text_config"] : whole;
   const auto number = [&](const char* key) -> std::uint64_t {
     constexpr std::uint64_t most = 1 << 24;  // products of two stay below 2^64
@@ -96,65 +95,7 @@ void add_head_sizes(ModelNames& names, const std::string& file) {
   names.key_rows = key_heads * size;
 }
 
-// In the order of their names.
-std::vector<std::string> shards_in(const std::string& folder) {
-  std::vector<std::string> shards;
-  for (const fs::directory_entry& e : fs::directory_iterator(folder))
-    if (e.path().extension() == ".safetensors" || e.path().extension() == ".gguf") shards.push_back(e.path().string());
-  std::sort(shards.begin(), shards.end());
-  return shards;
-}
-
-// The shards that the index names, in the order of their names; empty without an index. Each has to hold the tensors
-// that the index places there, or the model would be read without them.
-std::vector<std::string> indexed(const std::string& folder, std::vector<std::string>* notes) {
-  const std::optional<std::string> found = index_of(folder);
-  if (!found) return {};
-  const std::string index = (fs::path(folder) / *found).string();
-  const nlohmann::json document = parse_json(read_text_file(index, "index of shards").text, index);
-  JsonReader reader(document, index);
-  std::map<std::string, std::set<std::string>> tensors, unnamed;  // of each file
-  for (const auto& [tensor, file] : reader.at("weight_map").entries()) {
-    const fs::path inside = file.text();
-    const std::string path = (fs::path(folder) / inside).string();
-    const std::string named = index + ": weight_map names " + path + " for " + tensor;
-    if (inside.empty() || inside.is_absolute() || std::find(inside.begin(), inside.end(), "..") != inside.end())
-      throw Error(named + ": shards lie in the folder of their index");
-    if (!fs::exists(path)) throw Error(named + ": no such file");
-    const auto [held, is_new] = tensors.try_emplace(path);
-    if (is_new)
-      for (const TensorPlace& place : places_in(path)) held->second.insert(place.info.name);
-    if (is_new) unnamed[path] = held->second;
-    if (!held->second.contains(tensor)) throw Error(named + ": the file has no such tensor");
-    unnamed[path].erase(tensor);
-  }
-  if (tensors.empty()) throw Error(index + ": weight_map names no tensor");
-  if (notes != nullptr) {
-    for (const std::string& path : shards_in(folder))
-      if (!tensors.contains(path)) notes->push_back(fmt::format("{}: {} does not name it: left out", path, index));
-    for (const auto& [path, left] : unnamed)
-      if (!left.empty())
-        notes->push_back(fmt::format("{}: {} names {} of its tensors, not {}{}; all are read", path, index,
-                                     tensors[path].size() - left.size(), *left.begin(),
-                                     left.size() > 1 ? fmt::format(" and {} more", left.size() - 1) : ""));
-  }
-  std::vector<std::string> files;
-  for (const auto& [file, held] : tensors) files.push_back(file);
-  return files;
-}
-
 }  // namespace
-
-std::optional<std::string> index_of(const std::string& folder) {
-  std::optional<std::string> index;
-  for (const fs::directory_entry& e : fs::directory_iterator(folder)) {
-    const std::string name = e.path().filename().string();
-    if (!name.ends_with(".safetensors.index.json")) continue;
-    if (index) throw Error(folder + ": two indexes: " + *index + " and " + name + "; give the shards as files");
-    index = name;
-  }
-  return index;
-}
 
 TensorReader reader_of(const TensorPlace& place, const OpenOptions& options) {
   if (place.gguf != nullptr) {
@@ -205,16 +146,6 @@ double ModelTensor::bits_per_element() const {
   return elements == 0 ? 0.0 : 8.0 * static_cast<double>(bytes()) / static_cast<double>(elements);
 }
 
-std::vector<std::string> model_files(const std::string& command, const std::string& path,
-                                     std::vector<std::string>* notes) {
-  if (!fs::is_directory(path)) return {path};
-  std::vector<std::string> shards = indexed(path, notes);
-  if (!shards.empty()) return shards;
-  shards = shards_in(path);
-  if (shards.empty()) throw Error(command + " " + path + ": the folder has no .safetensors and no .gguf");
-  return shards;
-}
-
 std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told) {
   ModelNames names;
   for (const std::string& file : files) {
@@ -228,7 +159,7 @@ std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, co
     }
     add_marks(names, file, metadata);
   }
-  if (!files.empty()) add_head_sizes(names, files.front());
+  if (!files.empty()) add_config(names, files.front());
   return recognised(names, told);
 }
 

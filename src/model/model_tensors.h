@@ -47,6 +47,7 @@ struct ModelTensor {
   Shape shape{};                             // of the weight: codes counted one by one
   std::string whole = {};                    // how it is called when it is decoded
   std::optional<Fp8Grid> fp8 = {};
+  std::optional<int> exact_power = {};  // MXFP4 that is read as NVFP4 under the factor 2^power (exact_scales.h)
   bool is_transposed = false;  // FP4 stacks [E, in, out] whose bytes hold two rows and whose blocks run down columns
   golden::CodeLayout nibbles = golden::CodeLayout::low_first;
   golden::ScaleLayout scale_layout = golden::ScaleLayout::linear;
@@ -64,16 +65,6 @@ struct ModelTensor {
   std::uint64_t bytes() const;       // of all parts
   double bits_per_element() const;
 };
-
-// A file, or the shards of a folder: those that its *.safetensors.index.json names, else every .safetensors and .gguf
-// in the order of their names. Error for a folder without any, for a shard or tensor of the index that is missing, and
-// for one that leads out of the folder; `command` opens it. `notes`, where given, name what the index leaves out:
-// shards of the folder, which are not read, and tensors of shards that it names, which are.
-std::vector<std::string> model_files(const std::string& command, const std::string& path,
-                                     std::vector<std::string>* notes = nullptr);
-
-// The name of a folder's *.safetensors.index.json; nothing without one. Error for two.
-std::optional<std::string> index_of(const std::string& folder);
 
 // In the order of files and tensors. A weight's parts may lie in several files. Error for a name that two files have.
 std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told = {});

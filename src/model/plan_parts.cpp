@@ -35,7 +35,7 @@ std::vector<TensorInfo> scheme_infos(const ModelTensor& t, const ModelJob& job, 
   }
   Shape codes = t.shape, scales = t.shape;
   scales.back() /= static_cast<uint64_t>(s.block);
-  codes.back() /= 2;
+  codes.back() /= s.codes_dtype == Dtype::u32 ? 8 : 2;
   if (std::string_view(s.codes) == "_blocks") {
     codes.back() = scales.back();
     codes.push_back(static_cast<uint64_t>(s.block) / 2);
@@ -58,16 +58,15 @@ std::vector<TensorInfo> scheme_infos(const ModelTensor& t, const ModelJob& job, 
 
 // The types of a plan's tensors in GGUF: those of the source for what is kept. Error past ggml's limits.
 std::vector<const GgufType*> gguf_types_of(const ModelJob& job, const Plan& plan) {
-  constexpr size_t longest_name = 63, most_axes = 4;  // GGML_MAX_NAME with its zero byte, GGML_MAX_DIMS
   std::vector<const GgufType*> types;
   for (size_t i = 0; i < plan.infos.size(); ++i) {
     const std::string place = plan.tensor->file() + ": " + plan.infos[i].name;
-    if (plan.infos[i].name.size() > longest_name)
+    if (plan.infos[i].name.size() > ggml_longest_name)
       throw Error(fmt::format("{}: a name of {} bytes; ggml reads names of up to {}", place, plan.infos[i].name.size(),
-                              longest_name));
-    if (plan.infos[i].shape.size() > most_axes)
+                              ggml_longest_name));
+    if (plan.infos[i].shape.size() > ggml_most_axes)
       throw Error(fmt::format("{}: shape {}; ggml reads tensors of up to {} axes", place,
-                              shape_text(plan.infos[i].shape), most_axes));
+                              shape_text(plan.infos[i].shape), ggml_most_axes));
     types.push_back(!plan.is_fp4() ? plan.tensor->parts[i].gguf
                     : i == 0       ? &gguf_type_of(job.scheme->gguf)
                                    : &gguf_type_of(place, plan.infos[i].dtype));

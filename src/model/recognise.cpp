@@ -25,7 +25,7 @@ std::optional<std::string> stem_before(const std::string& name, std::string_view
 }
 
 bool is_byte(Dtype type) { return type == Dtype::u8 || type == Dtype::i8; }
-bool is_fp4(Dtype type) { return is_byte(type) || type == Dtype::f4_e2m1; }
+bool is_fp4(Dtype type) { return is_byte(type) || type == Dtype::f4_e2m1 || type == Dtype::u32; }
 bool is_fp8(Dtype type) { return type == Dtype::f8_e4m3 || type == Dtype::f8_e5m2; }
 bool is_real_type(Dtype type) {
   return type == Dtype::f32 || type == Dtype::bf16 || type == Dtype::f16 || type == Dtype::f64;
@@ -69,7 +69,7 @@ class Recogniser {
 Shape weight_shape(std::string_view codes_name, const TensorPlace& codes) {
   Shape shape = codes.info.shape;
   if (shape.empty()) return shape;
-  if (codes.info.dtype != Dtype::f4_e2m1) shape.back() *= 2;
+  if (codes.info.dtype != Dtype::f4_e2m1) shape.back() *= codes.info.dtype == Dtype::u32 ? 8 : 2;
   if (shape.size() > 1 && codes_name == "_blocks") {
     shape[shape.size() - 2] *= shape.back();
     shape.pop_back();
@@ -135,7 +135,7 @@ void Recogniser::take_companions(ModelTensor& w) const {
 std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const CheckpointScheme& s,
                                               const WeightNames& n) const {
   const Dtype type = codes.info.dtype;
-  if (!is_fp4(type)) return {};
+  if (!is_fp4(type) || (type == Dtype::u32) != (s.codes_dtype == Dtype::u32)) return {};
   const std::optional<std::string> stem = stem_before(codes.info.name, n.codes);
   if (!stem || codes.info.shape.empty()) return {};
   ModelTensor w;
@@ -168,6 +168,11 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
   // Bytes are E4M3 where a factor stands beside them, else E8M0.
   if (is_byte(scale_type) && any_factor() != (s.meaning != Factor::one)) return {};
   w.parts.push_back(*scales);
+  if (s.codes_dtype == Dtype::u32 && !names_.mlx_mode.empty() && names_.mlx_mode != mlx_mode(s)) {
+    w.fault =
+        fmt::format("config.json says quantization mode '{}', and this would be {}", names_.mlx_mode, mlx_mode(s));
+    return w;
+  }
 
   const std::string mark = mark_of(*stem);
   if (!mark.empty() && mark != "nvfp4" && s.block == 16) {

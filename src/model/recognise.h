@@ -17,6 +17,7 @@ struct ModelNames {
   // Formats that ComfyUI's marks give to layers ("blocks.0.q": "nvfp4"): STEM.comfy_quant, or the header's
   // _quantization_metadata, which Black Forest Labs' files have too.
   std::map<std::string, std::string> marks = {};
+  std::string mlx_mode = {};  // of config.json's `quantization`; "" where it says none
   // Rows of the parts of a fused qkv matrix by config.json, 0 where it does not say.
   std::uint64_t query_rows = 0, key_rows = 0;
 };

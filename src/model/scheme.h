@@ -109,8 +109,22 @@ inline constexpr CheckpointScheme checkpoint_schemes[] = {
      "scale", Factor::direct, Dtype::f32, FactorShape::experts, Decode::scale_then_tensor, 16, "nvfp4,tensor_scale=none",
      "GGUF type 40: 4 x UE4M3, then 4 x 8 bytes half_split_16; STEM.scale, if there, is g (--spec nvfp4 writes it)",
      "ggml-common.h block_nvfp4", {"llama.cpp (2026-10)"}, GgufValues::nvfp4},
+    {"mlx_nvfp4", "weight", "weight", Dtype::u32, "scales", Dtype::u8,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 16, "mlx_nvfp4",
+     "codes are words of eight, scales E4M3 bytes", "mlx QuantizedLinear, mode nvfp4",
+     {"mlx-lm utils.py load_model (2026-09)"}},
+    {"mlx_mxfp4", "weight", "weight", Dtype::u32, "scales", Dtype::u8,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mlx_mxfp4",
+     "codes are words of eight, scales E8M0 bytes", "mlx QuantizedLinear, mode mxfp4",
+     {"mlx-lm utils.py load_model (2026-09)"}},
 };
 // clang-format on
+
+// The word of config.json for a scheme of MLX: "nvfp4"; "" of another.
+constexpr std::string_view mlx_mode(const CheckpointScheme& scheme) {
+  const std::string_view owner = "mlx_", name = scheme.name;
+  return name.starts_with(owner) ? name.substr(owner.size()) : "";
+}
 
 // A scheme by name; Error, which `place` opens, with the accepted words.
 const CheckpointScheme& scheme_of(const std::string& place, std::string_view name);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/files/output_file.h"
+#include "src/model/model_files.h"
 #include "src/text/byte_source.h"
 #include "src/text/error.h"
 
@@ -24,16 +25,17 @@ bool is_weight(const std::string& name) {
   return std::any_of(weight_endings.begin(), weight_endings.end(), [&](const char* e) { return name.ends_with(e); });
 }
 
-void list(const fs::path& root, const fs::path& inner, SideFiles& out) {
+void list(const fs::path& root, const fs::path& inner, bool follow_links, SideFiles& out) {
   for (const fs::directory_entry& e : fs::directory_iterator(root / inner)) {
     const std::string name = e.path().filename().string();
     const fs::path relative = inner / name;
     if (name.starts_with('.')) continue;
+    if (!follow_links) refuse_link_out(root.string(), relative.string());
     if (e.is_directory()) {
-      if (fs::exists(e.path() / "fp4sim.json"))  // another result, not a part of this model
+      if (e.is_symlink() || fs::exists(e.path() / "fp4sim.json"))  // another result, not a part of this model
         out.left.push_back(relative.generic_string() + "/");
-      else if (!e.is_symlink())
-        list(root, relative, out);
+      else
+        list(root, relative, follow_links, out);
       continue;
     }
     if (!e.is_regular_file() || name.ends_with(".index.json")) continue;
@@ -47,10 +49,10 @@ void list(const fs::path& root, const fs::path& inner, SideFiles& out) {
 
 }  // namespace
 
-SideFiles side_files(const std::string& folder) {
+SideFiles side_files(const std::string& folder, bool follow_links) {
   SideFiles out;
   try {
-    list(folder, "", out);
+    list(folder, "", follow_links, out);
   } catch (const fs::filesystem_error& e) {
     throw Error(folder + ": cannot be listed: " + e.code().message());
   }

@@ -9,6 +9,7 @@
 #include "src/arith/amax.h"
 #include "src/files/convert.h"
 #include "src/model/decode.h"
+#include "src/model/exact_scales.h"
 #include "src/model/gguf_blocks.h"
 #include "src/model/row_view.h"
 #include "src/text/error.h"
@@ -55,7 +56,12 @@ WeightReader::WeightReader(const ModelTensor& tensor, const OpenOptions& options
       if (!std::isfinite(c) || c == 0)
         throw Error(fmt::format("{}: {} has {}, no finite number other than 0", name_, tensor.columns->info.name, c));
   }
-  if (scheme_ != nullptr) q_.spec = reading_spec(*scheme_);
+  if (scheme_ != nullptr) {
+    q_.spec = reading_spec(*scheme_);
+    exact_power_ = tensor.exact_power;
+    stored_block_ = exact_power_ ? 2 * scheme_->block : scheme_->block;
+    if (exact_power_) factors_ = {std::ldexp(1.0f, *exact_power_)};
+  }
   if (tensor.is_turned) {
     turned_ = std::make_shared<TransposedRows>(tensor);
     return;
@@ -85,7 +91,7 @@ WeightReader::WeightReader(const ModelTensor& tensor, const OpenOptions& options
   }
   if (tensor.scale_layout != golden::ScaleLayout::linear)
     linear_scales_ = std::make_shared<const std::vector<uint8_t>>(
-        linear_scales(tensor.parts[1], tensor.scale_layout, rows_, cols_ / scheme_->block));
+        linear_scales(tensor.parts[1], tensor.scale_layout, rows_, cols_ / stored_block_));
   else
     scales_.emplace(reader_of(tensor.parts[1]));
   open_factors(tensor, 2);
@@ -184,11 +190,12 @@ const Quantized& WeightReader::read_quantized(int64_t first, int64_t count) {
   q_.cols = cols_;
   q_.geometry = geometry_of(q_.spec, count, cols_);
   q_.codes.resize(static_cast<size_t>(count * cols_ / 2));
-  q_.scales.resize(static_cast<size_t>(count * cols_ / scheme_->block));
+  q_.scales.resize(static_cast<size_t>(count * cols_ / stored_block_));
   if (blocks_ == GgufValues::plain)
     read_codes(first, count);
   else
     read_blocks(first, count);
+  if (exact_power_) to_exact_nvfp4(*exact_power_, q_.scales, q_.codes);
   const uint32_t known = (uint32_t{1} << format_of(q_.spec.scale).code_bits()) - 1;
   uint8_t used = 0;
   for (const uint8_t scale : q_.scales) used |= scale;
@@ -275,7 +282,7 @@ void WeightReader::read_codes(int64_t first, int64_t count) {
   read(*codes_, q_.codes, cols_ / 2);
   if (nibbles_ == golden::CodeLayout::high_first)
     for (uint8_t& byte : q_.codes) byte = static_cast<uint8_t>(byte >> 4 | byte << 4);
-  const int64_t scale_cols = cols_ / scheme_->block;
+  const int64_t scale_cols = cols_ / stored_block_;
   if (linear_scales_ != nullptr)
     std::copy_n(linear_scales_->begin() + first * scale_cols, count * scale_cols, q_.scales.begin());
   else
@@ -287,8 +294,8 @@ void WeightReader::read_blocks(int64_t first, int64_t count) {
   gguf_->read(gguf_offset_ + static_cast<uint64_t>(first) * gguf_row_bytes_, stored_.data(), stored_.size());
   const uint8_t* from = stored_.data();
   uint8_t *codes = q_.codes.data(), *scales = q_.scales.data();
-  const int parts = gguf_block(blocks_).scales, half = scheme_->block / 2;
-  for (int64_t b = 0; b < count * cols_ / (parts * scheme_->block); ++b) {
+  const int parts = gguf_block(blocks_).scales, half = stored_block_ / 2;
+  for (int64_t b = 0; b < count * cols_ / (parts * stored_block_); ++b) {
     std::memcpy(scales, from, static_cast<size_t>(parts));
     scales += parts;
     from += parts;

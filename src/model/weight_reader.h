@@ -63,6 +63,8 @@ class WeightReader : public RowReader {
   std::optional<TensorReader> codes_{}, scales_{};               // of a scheme; codes_ alone: a plain tensor
   std::shared_ptr<const std::vector<uint8_t>> linear_scales_{};  // of a layout in tiles, read whole
   int64_t transposed_rows_ = 0;                                  // of an expert; 0: blocks run along rows
+  int stored_block_ = 0;  // elements of a scale in the file; 32 where MXFP4 is read as NVFP4
+  std::optional<int> exact_power_{};
   Fp8Grid grid_ = {};
   std::shared_ptr<const std::vector<float>> fp8_scales_{}, fp8_values_{};  // of blocks; of the 256 codes
   Bytes gguf_{};

@@ -47,13 +47,16 @@ Manifest read_manifest(const std::string& folder) {
 }
 
 // A changed file decodes to numbers like any other: its hash says that they are not those of the tensor.
-void check_hash(const Manifest& manifest, const std::string& folder, const std::string& name) {
+std::string checked(const Manifest& manifest, const std::string& folder, const std::string& name, bool changed) {
+  const std::string path = path_inside(folder, name);
+  if (changed) return path;
   const auto hash = manifest.sha256.find(name);
   if (hash == manifest.sha256.end()) throw damaged(folder, "manifest.json", "it does not name " + name);
-  if (sha256_file(path_inside(folder, name)) != hash->second)
+  if (sha256_file(path) != hash->second)
     throw Error(folder + ": " + name +
                     " is damaged or was changed: its SHA-256 is not the one in manifest.json (--changed decodes it)",
                 Error::failed);
+  return path;
 }
 
 void expect(const TensorReader& reader, const Part& part) {
@@ -93,8 +96,7 @@ Quantized load_quantized(const std::string& folder, bool changed, Shape* shape) 
   q.geometry = geometry_of(q.spec, rows, cols);
   for (size_t i = 0; i + 1 < layout.parts.size(); ++i) {
     const Part& part = layout.parts[i];
-    if (!changed) check_hash(manifest, folder, part.name);
-    TensorReader reader(folder + "/" + part.name);
+    TensorReader reader(checked(manifest, folder, part.name, changed));
     expect(reader, part);
     const bool is_codes = i == 0, is_scales = layout.has_scales && i == 1;
     if (is_codes || (is_scales && !is_real(q.spec.scale))) {
@@ -117,7 +119,6 @@ Quantized load_quantized(const std::string& folder, bool changed, Shape* shape) 
 void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend_name,
                        int threads, bool changed) {
   const Dispatcher backend(backend_name);
-  const std::string base = folder + "/";
   const Manifest manifest = read_manifest(folder);
   check_order(manifest.spec, manifest.order);
   const QuantSpec& spec = manifest.spec;
@@ -126,8 +127,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   const Layout layout = layout_of(spec, rows, cols, manifest.order, manifest.shape);
   std::deque<TensorReader> readers;
   for (size_t i = 0; i + 1 < layout.parts.size(); ++i) {
-    if (!changed) check_hash(manifest, folder, layout.parts[i].name);
-    readers.emplace_back(base + layout.parts[i].name);
+    readers.emplace_back(checked(manifest, folder, layout.parts[i].name, changed));
     expect(readers.back(), layout.parts[i]);
   }
   TensorReader& tensor_scale = readers.back();

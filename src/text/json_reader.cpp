@@ -115,6 +115,8 @@ std::string limit_text(double limit) {
 
 template <class J>
 J parse_json(std::string_view text, const std::string& place) {
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos)  // the library would end there
+    throw Error(fmt::format("{}: not JSON: byte {} is zero", place, zero));
   Watcher<J> watcher(place);
   J::sax_parse(text, &watcher);
   return J::parse(text);

@@ -1,6 +1,14 @@
 // What files hold, for Python: tensors of models by name, decoded when they are asked for, and folders of `quantize`.
-#include <filesystem>
+#include <fmt/format.h>
 
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include "src/model/model_files.h"
+#include "src/model/model_plan.h"
+#include "src/model/shard_hashes.h"
 #include "src/model/weight_reader.h"
 #include "src/text/error.h"
 #include "tools/python/bound_tensor.h"
@@ -8,9 +16,26 @@
 namespace fp4::python {
 namespace {
 
-// The tensors of a model's files; their headers alone are read.
+// The tensors of a model's files; their headers alone are read at first.
 struct Tensors : Object {
   std::vector<ModelTensor> all;
+  std::unordered_map<std::string, size_t> places;  // in `all`, by name
+  std::set<std::string> checked;                   // files whose SHA-256 was compared
+  std::mutex checking;
+  bool changed = false;
+
+  // A file is compared with fp4sim.json when the first of its tensors is read.
+  void check(const ModelTensor& tensor) {
+    if (changed) return;
+    const std::lock_guard<std::mutex> lock(checking);
+    std::vector<TensorPlace> read = tensor.parts;
+    if (tensor.columns) read.push_back(*tensor.columns);
+    for (const TensorPlace& part : read)
+      if (!checked.contains(part.file)) {
+        check_hashes("load", {part.file});
+        checked.insert(part.file);
+      }
+  }
 };
 
 // Decoded, FP4 and FP8 weights have the name of the weight and not that of its codes.
@@ -30,13 +55,22 @@ Json load(const Arguments& given) {
     return {{"tensor", handle_of(tensor)}, {"shape", tensor->shape()}};
   }
   const auto tensors = std::make_shared<Tensors>();
-  tensors->all = model_tensors(model_files("load", path));
-  Json shapes = Json::object();
-  for (const ModelTensor& tensor : tensors->all) shapes[name_of(tensor)] = tensor.shape;
-  return {{"tensors", handle_of(tensors)}, {"shapes", std::move(shapes)}};
+  tensors->changed = given.get<bool>("changed");
+  tensors->all = model_tensors(model_files({"load", path, given.get<bool>("follow_links")}));
+  set_orientations({}, tensors->all);  // as `dequantize` gives them
+  Json names = Json::array(), shapes = Json::array();
+  for (size_t i = 0; i < tensors->all.size(); ++i) {
+    const ModelTensor& tensor = tensors->all[i];
+    if (!tensors->places.emplace(name_of(tensor), i).second)
+      throw Error(
+          fmt::format("{}: {}: another tensor is {} decoded, too", tensor.file(), tensor.name, name_of(tensor)));
+    names.push_back(name_of(tensor));
+    shapes.push_back(tensor.shape);
+  }
+  return {{"tensors", handle_of(tensors)}, {"names", std::move(names)}, {"shapes", std::move(shapes)}};
 }
 
-// Integers by themselves: indices, masks.
+// Integers by themselves (indices, masks) and codes without a scale.
 Json stored_array(const ModelTensor& tensor) {
   TensorReader reader = reader_of(tensor.parts.front());
   std::vector<unsigned char> bytes(reader.rows() * reader.row_bytes());
@@ -46,25 +80,28 @@ Json stored_array(const ModelTensor& tensor) {
 }
 
 bool is_stored_array(const ModelTensor& tensor) {
-  return !tensor.is_quantised() && tensor.fault.empty() && tensor.unknown.empty() &&
-         tensor.parts.front().gguf == nullptr && !tensor.is_turned && !has_values(tensor);
+  const GgufType* type = tensor.parts.front().gguf;
+  return (type == nullptr || type->values == GgufValues::plain) && !has_values(tensor);
 }
 
 Json read_tensor(const Arguments& given) {
   const auto tensors = given.object<Tensors>("tensors");
   const std::string wanted = given.text("name");
-  std::vector<std::string> names;
-  for (const ModelTensor& tensor : tensors->all) {
-    if (name_of(tensor) != wanted) {
-      names.push_back(name_of(tensor));
-      continue;
-    }
-    if (is_stored_array(tensor)) return stored_array(tensor);
+  if (const auto at = tensors->places.find(wanted); at != tensors->places.end()) {
+    const ModelTensor& tensor = tensors->all[at->second];
+    tensors->check(tensor);
+    if (!tensor.unknown.empty())
+      throw Error(
+          fmt::format("{}: {}: looks quantised and is not understood: {}", tensor.file(), wanted, tensor.unknown),
+          Error::failed);
+    if (tensor.fault.empty() && is_stored_array(tensor)) return stored_array(tensor);
     WeightReader reader(tensor);
     std::vector<float> values(static_cast<size_t>(reader.rows() * reader.cols()));
     reader.read_rows(0, reader.rows(), values.data(), given.threads());
     return array_of(Dtype::f32, tensor.shape, std::move(values));
   }
+  std::vector<std::string> names;
+  for (const auto& [name, place] : tensors->places) names.push_back(name);
   const std::string nearest = nearest_word(wanted, names);
   throw Error("no tensor is called '" + wanted + "'" +
               (nearest.empty() ? "; accepted: the names of `fp4sim inspect`" : "; did you mean '" + nearest + "'?"));

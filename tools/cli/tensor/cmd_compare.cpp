@@ -5,6 +5,7 @@
 
 #include "src/arith/report_json.h"
 #include "src/model/compare_formats.h"
+#include "src/model/model_files.h"
 #include "src/text/error.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
@@ -17,7 +18,7 @@ namespace {
 struct CompareOptions {
   std::vector<std::string> files, specs, sparse;
   std::string nibbles, scale_layout;
-  bool json = false, allow_left = false, changed = false, all_tensors = false;
+  bool json = false, allow_left = false, changed = false, all_tensors = false, follow_links = false;
   BackendOptions backend;
   InputOptions input;
 };
@@ -66,6 +67,7 @@ void run_compare(const CLI::App& app, const CompareOptions& o) {
   if (app.count("--nibbles") > 0) job.layouts.nibbles = golden::code_layout_of("--nibbles", o.nibbles);
   if (app.count("--scale-layout") > 0) job.layouts.scales = golden::scale_layout_of("--scale-layout", o.scale_layout);
   job.changed = o.changed;
+  job.follow_links = o.follow_links;
   job.all_tensors = o.all_tensors;
   std::optional<ByteProgress> progress(std::in_place);
   job.progress = progress->progress();
@@ -104,6 +106,7 @@ void add_compare(CLI::App& app, Invocation&) {
                "Of a model also norms, biases, embeddings, heads: what `quantize --scheme` leaves as it is");
   app.add_flag("--allow-left", o->allow_left, "Leave out what looks quantised and is not understood, with exit code 0");
   app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
+  app.add_flag("--follow-links", o->follow_links, follow_links_doc);
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
   add_json_option(app, o->json);

@@ -1,6 +1,7 @@
 // `fp4sim inspect`: what a model's files hold, and in which scheme its weights are quantised.
 #include <fmt/format.h>
 
+#include "src/model/model_files.h"
 #include "src/model/weight_reader.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
@@ -10,13 +11,14 @@ namespace {
 
 struct InspectOptions {
   std::vector<std::string> files;
-  bool json = false;
+  bool json = false, follow_links = false;
 };
 
 void run_inspect(const InspectOptions& o) {
   std::vector<std::string> files, notes;
   for (const std::string& path : o.files)
-    for (const std::string& file : model_files("inspect", path, &notes)) files.push_back(file);
+    for (const std::string& file : model_files({"inspect", path, o.follow_links, o.files}, &notes))
+      files.push_back(file);
   print_notes(notes);
   const std::vector<ModelTensor> tensors = model_tensors(files);
   uint64_t bytes = 0, elements = 0;
@@ -59,6 +61,7 @@ void add_inspect(CLI::App& app, Invocation&) {
   app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, .gguf, or a folder of .safetensors")
       ->required()
       ->type_name("FILE|DIR");
+  app.add_flag("--follow-links", o->follow_links, follow_links_doc);
   add_json_option(app, o->json);
   app.callback([o] { run_inspect(*o); });
   set_example(app, "fp4sim inspect w.safetensors");

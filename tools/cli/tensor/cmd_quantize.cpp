@@ -10,6 +10,7 @@
 #include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/files/open_array.h"
+#include "src/model/model_files.h"
 #include "src/model/model_write.h"
 #include "src/stream/quantize_files.h"
 #include "src/text/error.h"
@@ -33,7 +34,7 @@ struct QuantizeOptions {
   bool explains = false;
   std::string scheme, words, activations, fuse = "auto";
   std::vector<std::string> tensors, keep, keep_only;
-  bool allow_left = false, changed = false, is_dry = false;
+  bool allow_left = false, changed = false, follow_links = false, is_dry = false;
 };
 
 // How many tensors have each outcome, with their bytes before and after.
@@ -139,6 +140,7 @@ void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invoca
   job.layouts = layouts_of(app, o.job.nibbles, o.job.scale_layout);
   job.allow_left = o.allow_left;
   job.changed = o.changed;
+  job.follow_links = o.follow_links;
   job.is_dry = o.is_dry;
   job.place = o.place.place();
   job.force = o.job.force;
@@ -172,9 +174,10 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
   if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
     throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
   if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
-  refuse_options(
-      app, {"--tensors", "--keep", "--keep-only", "--activations", "--fuse", "--allow-left", "--changed", "--dry-run"},
-      "--scheme");
+  refuse_options(app,
+                 {"--tensors", "--keep", "--keep-only", "--activations", "--fuse", "--allow-left", "--changed",
+                  "--follow-links", "--dry-run"},
+                 "--scheme");
   o.job.spec = quant_spec_from_words(o.spec, "--spec");
   if (const std::string note = note_of(o.job.spec); !note.empty()) print_notes({"--spec: " + note});
   o.job.preset = preset_of_words(o.spec);
@@ -258,6 +261,7 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_flag("--allow-left", o->allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
   app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
+  app.add_flag("--follow-links", o->follow_links, follow_links_doc);
   app.add_flag("--dry-run", o->is_dry, "Say what would become of each tensor of a model, and write nothing");
   add_place_options(app, o->place);
   add_random_words_option(app, "--random-words", o->words, "for element rounding");
@@ -282,13 +286,14 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
 struct BackOptions {
   std::string folder, out, type = "f32", nibbles, scale_layout;
   std::vector<std::string> tensors;
-  bool force = false, changed = false, json = false, allow_left = false;
+  bool force = false, changed = false, json = false, allow_left = false, follow_links = false;
   BackendOptions backend;
 };
 
 void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invocation) {
   if (!is_model(o.folder)) {
-    refuse_options(app, {"--type", "--tensors", "--json", "--allow-left", "--nibbles", "--scale-layout"},
+    refuse_options(app,
+                   {"--type", "--tensors", "--json", "--allow-left", "--follow-links", "--nibbles", "--scale-layout"},
                    fmt::format("models, and {} is none", o.folder));
     return folder::dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
   }
@@ -300,6 +305,7 @@ void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invoc
   job.layouts = layouts_of(app, o.nibbles, o.scale_layout);
   job.allow_left = o.allow_left;
   job.changed = o.changed;
+  job.follow_links = o.follow_links;
   job.force = o.force;
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
@@ -329,6 +335,7 @@ void add_back(CLI::App& app, Invocation& invocation) {
   add_force_option(app, o->force);
   add_sync_option(app);
   app.add_flag("--changed", o->changed, "Decode files that were changed since: their hashes are not looked at");
+  app.add_flag("--follow-links", o->follow_links, follow_links_doc);
   add_json_option(app, o->json);
   app.callback([o, &app, &invocation] { run_back(app, *o, invocation); });
   set_example(app,

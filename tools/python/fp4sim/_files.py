@@ -1,5 +1,6 @@
 """Tensors of files, decoded: checkpoints of every scheme, and folders of `fp4sim quantize`."""
 import collections.abc
+import functools
 
 from . import _core
 from ._checks import count_of_threads, path as _path
@@ -20,9 +21,9 @@ class Tensors(collections.abc.Mapping):
     FP4, FP8 and real tensors are float32, integers have their own type. `shapes` has the shape of each name.
     """
 
-    def __init__(self, handle, shapes, files):
-        self._handle, self._files = handle, files
-        self._shapes = {name: tuple(shape) for name, shape in shapes.items()}
+    def __init__(self, made, files, words):
+        self._handle, self._files, self._words = made["tensors"], files, words
+        self._shapes = {name: tuple(shape) for name, shape in zip(made["names"], made["shapes"])}
 
     @property
     def shapes(self) -> "dict[str, tuple[int, ...]]":
@@ -54,16 +55,17 @@ class Tensors(collections.abc.Mapping):
         return short(f"<fp4sim.Tensors {self._files}: {len(self)} names, {', '.join(self)}>")
 
     def __reduce__(self):
-        return load, (self._files,)
+        return functools.partial(load, **self._words), (self._files,)
 
 
-def load(path, *, changed: bool = False) -> "Tensors | Quantized":
+def load(path, *, changed: bool = False, follow_links: bool = False) -> "Tensors | Quantized":
     """What files hold, decoded: load("my_model_nvfp4")["0.weight"] is a float32 array.
 
     path     a folder of a model, a .safetensors, .gguf, .npz or .npy: Tensors, which decode a name when it is asked for;
              a folder that `fp4sim quantize x.npy` wrote: the Quantized tensor, whose values are np.asarray(it)
-    changed  also reads a folder of `quantize` whose files are no longer those of its manifest
+    changed  also reads files that are no longer those of their manifest.json or fp4sim.json by their SHA-256
+    follow_links   of a model's folder: also what links lead to outside of it
     """
-    files = _path(path, "load")
-    made = _core.call("load", path=files, changed=bool(changed), long=True)
-    return Quantized(made["tensor"], made["shape"]) if "tensor" in made else Tensors(made["tensors"], made["shapes"], files)
+    words = {"changed": bool(changed), "follow_links": bool(follow_links)}
+    made = _core.call("load", path=_path(path, "load"), **words, long=True)
+    return Quantized(made["tensor"], made["shape"]) if "tensor" in made else Tensors(made, _path(path, "load"), words)

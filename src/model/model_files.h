@@ -1,0 +1,44 @@
+// Which files a path is a model of: a file, or the shards of a folder; all parts of it, and none of another folder.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/files/gguf.h"
+
+namespace fp4 {
+
+inline constexpr const char* follow_links_doc = "Of a model's folder: also what links lead to outside of it";
+
+struct ModelSource {
+  std::string command;                   // opens errors
+  std::string path;                      // a file, or a folder of shards
+  bool follow_links = false;             // links that leave their folder are read, instead of an Error
+  std::vector<std::string> beside = {};  // what else is given: it may hold the other parts
+};
+
+// A file, or the shards of a folder: those that its *.safetensors.index.json names, else every .safetensors and .gguf
+// in the order of their names. Error for a folder without any, for a shard or tensor of the index that is missing, for
+// a part that is missing (check_parts), and for a link in the folder that leads out of it. `notes`, where given, name
+// what the index leaves out: shards of the folder, which are not read, and tensors of shards that it names, which are.
+std::vector<std::string> model_files(const ModelSource& source, std::vector<std::string>* notes = nullptr);
+
+// The name of a folder's *.safetensors.index.json; nothing without one. Error for two.
+std::optional<std::string> index_of(const std::string& folder);
+
+// Parts of one GGUF, as llama.cpp's gguf-split makes them, each say their number (split.no, from 0), how many there are
+// (split.count) and how many tensors all of them hold (split.tensors.count). The names of .safetensors say it, too:
+// model-00001-of-00002.safetensors. Error, naming the file, where a part is missing or there twice, where `in` is one
+// part by itself, and where the parts hold another number of tensors.
+void check_parts(const std::string& in, const std::vector<std::string>& files,
+                 const std::vector<std::string>& beside = {});
+
+// The entries of `source` with another split.tensors.count, where they have one; `metadata` holds them from its
+// beginning on.
+void set_split_tensors(GgufMetadata& metadata, const std::string& source, std::uint64_t tensors);
+
+// Error for an entry of a folder that is a link out of it.
+void refuse_link_out(const std::string& folder, const std::string& name);
+
+}  // namespace fp4
