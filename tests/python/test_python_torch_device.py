@@ -162,6 +162,20 @@ class Device(unittest.TestCase):
         with self.assertRaisesRegex(f4.Error, "mx9.*no kernels for it on a device"):
             ft.quantize(there(x), "mx9")
 
+    @unittest.skipUnless(DEVICE == "cpu", "compares with the host's own tensors")
+    def test_operands_for_torch_s_sums_are_those_of_the_host(self):
+        for name in ("mxfp4_all", "nvfp4_te", "mxfp4_sr_rht", "mxfp8"):
+            made = []
+            for where in ("add", "discard"):
+                getattr(_torch_ops.LENT, where)("cpu")
+                torch.manual_seed(0)
+                model = ft.convert(nn.Sequential(nn.Linear(64, 48)), name, seed=3, sums="torch")
+                counted()
+                made.append(passes(model))
+                self.assertEqual(counted()[0] > 0, where == "add")
+            _torch_ops.LENT.add("cpu")
+            self.assertTrue(all(same(a, b) for a, b in zip(*made)), name)
+
     def test_checkpointing_and_copies(self):
         import copy
 

@@ -75,7 +75,8 @@ void copy_out(gpu::Device& device, const Arguments& given, const char* name, con
                 static_cast<size_t>(from.count()) * sizeof(T));
 }
 
-// Tensor scales as TensorFactors, three numbers each, the first of which is the scale. Codes and scales, or the decoded values.
+// Tensor scales as TensorFactors, three numbers each, the first of which is the scale. Codes and scales, or the decoded
+// values.
 Json lent_quantize(const Arguments& given) {
   Lent lent(given);
   const gpu::Resident r = quantised(lent.pool, source_of(given, "x"), given.text("words"), {}, given.place());
@@ -114,7 +115,8 @@ Json lent_hadamard(const Arguments& given) {
 }  // namespace
 
 const std::vector<Function>& lent_functions() {
-  static const std::vector<Function> table = {{"lent_reason", &lent_reason},{"lent_parts", &lent_parts},
+  static const std::vector<Function> table = {{"lent_reason", &lent_reason},
+                                              {"lent_parts", &lent_parts},
                                               {"lent_quantize", &lent_quantize},
                                               {"lent_gemm", &lent_gemm},
                                               {"lent_hadamard", &lent_hadamard}};
