@@ -97,7 +97,10 @@ def check_cache(folder):
     at = "model.layers.0.self_attn."
     for (kind, (own, names, entry, optimizer)), scheme in itertools.product(KINDS.items(), ("modelopt_nvfp4", "modelopt_mxfp4", "compressed_tensors_nvfp4", "compressed_tensors_mxfp4")):
         scales = {at + name: ("F32", np.float32([0.5 + i])) for i, name in enumerate(names)}
-        source = model(folder / f"{kind} {scheme}", weight(at + "k_proj.", own)[0] | scales, {"quantization_config": entry} if entry else {}, optimizer)
+        for config in ({"compression_config": entry}, {"text_config": {"quantization_config": entry}}, {"quantization_config": entry}) if entry else ({},):
+            source = model(folder / f"{kind} {scheme}", weight(at + "k_proj.", own)[0] | scales, config, optimizer)
+            told = json.loads(run("quantize", source, "--scheme", scheme, "--out", folder / "q", "--no-sync", "--force", "--dry-run", "--json"))
+            assert [r["outcome"] for r in told["rows"] if r["tensor"] in scales] == ["copied"] * 2 and not any("does not say" in n for n in told["notes"]), told
         run("quantize", source, "--scheme", scheme, "--out", folder / "q", "--no-sync", "--force")
         got, config = load(folder / "q/model.safetensors"), json.loads((folder / "q/config.json").read_text())["quantization_config"]
         expected = dict(zip((at + n for n in NAMES[scheme[:-6]]), (0.5, 1.5)))

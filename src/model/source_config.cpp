@@ -25,6 +25,14 @@ ordered_json member(const ordered_json& from, const char* key) {
   return at == from.end() ? ordered_json(nullptr) : *at;
 }
 
+// How the weights are quantised: of the model, or of its language model; compression_config is an older name.
+ordered_json said_format(const ordered_json& config) {
+  for (const char* key : {"quantization_config", "compression_config"})
+    for (const ordered_json& place : {config, member(config, "text_config")})
+      if (ordered_json found = member(place, key); found.is_object()) return found;
+  return nullptr;
+}
+
 }  // namespace
 
 std::string SourceConfig::model_type() const {
@@ -33,12 +41,12 @@ std::string SourceConfig::model_type() const {
 }
 
 std::string SourceConfig::method() const {
-  const ordered_json method = member(member(config, "quantization_config"), "quant_method");
+  const ordered_json method = member(said_format(config), "quant_method");
   return method.is_string() ? method.get<std::string>() : optimizer.is_null() ? "" : "modelopt";
 }
 
 bool SourceConfig::is_rotated() const {
-  const ordered_json said = member(member(config, "quantization_config"), "transform_config");
+  const ordered_json said = member(said_format(config), "transform_config");
   return said.is_object() && !member(said, "config_groups").empty();
 }
 
@@ -55,9 +63,9 @@ std::optional<std::uint64_t> SourceConfig::layers() const {
 }
 
 ordered_json SourceConfig::cache() const {
-  ordered_json said = member(member(config, "quantization_config"), "kv_cache_scheme");
+  ordered_json said = member(said_format(config), "kv_cache_scheme");
   for (const ordered_json& more :
-       {member(member(config, "quantization_config"), "kv_cache_quant_algo"), member(optimizer, "kv_cache_quant_algo")})
+       {member(said_format(config), "kv_cache_quant_algo"), member(optimizer, "kv_cache_quant_algo")})
     if (said.is_null()) said = more;
   return said;
 }
