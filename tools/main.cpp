@@ -1,4 +1,4 @@
-// The program: a table of subcommands and the only catch. Exit codes: 0 fine; 1 the work failed or a comparison
+// The program: its subcommands, and what an error exits with. Exit codes: 0 fine; 1 the work failed or a comparison
 // mismatched; 2 wrong usage or bad input, nothing was written.
 #include <fmt/core.h>
 
@@ -23,7 +23,7 @@
 #include "tools/cli/table_print.h"
 #include "tools/cli/usage.h"
 
-// One line per subcommand with its group, in the order of --help; each is defined in tools/cli/cmd_<name>.cpp.
+// One line per subcommand with its group, in the order of --help; each is a command_<name>() below tools/cli.
 // clang-format off
 #define FP4_COMMANDS(X) \
   X(quantize, "Tensors and models") \

@@ -105,7 +105,7 @@ class Linear {
   };
   Linear(Builder& build, const std::string& name, Shape shape);
   Var operator()(Tape& tape, Var x, Activation activation = Activation::none) const;
-  /// Instead of a call in a step without rows: rules over weights count it all the same.
+  /// In place of operator() in a step in which the layer gets no rows: rules over weights count steps.
   void rest(Tape& tape) const;
 
   int weight() const { return weight_; }

@@ -8,7 +8,7 @@
 namespace fp4 {
 namespace {
 
-// Parts run apart, so that each is one lane; signed words, whose larger one is one instruction.
+// One running maximum a lane, joined at the end; words are compared as signed, whose maximum is one instruction.
 template <class Word, class Signed, int parts>
 inline __attribute__((always_inline)) Signed largest_below(const void* from, int64_t count, Signed infinity) {
   const auto* bytes = static_cast<const unsigned char*>(from);

@@ -74,7 +74,7 @@ Accumulator accumulator_from(const JsonReader& from) {
     a.rounding = adder_rounding(*v);
   if (const auto v = given.find("snap", {"the final sum goes to the nearest multiple of 2^snap; absent: it stays"}))
     a.snap_log2 = whole(*v, -149, 127), v->note_form(R"({"type": "null"})");
-  // With 120 fraction bits the cut stays within ExactSum.
+  // From -200 on: with 120 fraction bits a sum is cut at 2^-320, within the bits of ExactSum (2^-384).
   if (const auto v = given.find("zero_exponent", {"aligned: exponent of what is zero; absent: its scales' own"}))
     a.zero_exponent = whole(*v, -200, 127);
   if (const auto v = given.find("result_bits", {"aligned, toward zero: bits after the point that a sum keeps; default: "

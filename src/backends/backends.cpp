@@ -138,7 +138,7 @@ void Dispatcher::dequantize(const Quantized& q, float* out, int threads) const {
 
 namespace {
 
-// Words that a product does not see but by the factor g, and that fast backends need not know.
+// Whether it decodes by words that reach a product only through the factor g: fast backends need not know them.
 bool has_own_decode(const QuantSpec& s) {
   return s.has_scale() &&
          (s.decode != Decode::scale_then_tensor || s.headroom != Headroom::none || !is_known(s.arithmetic));

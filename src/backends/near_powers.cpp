@@ -21,9 +21,9 @@ QuantizeCall with_exact_exponents(const QuantizeCall& call) {
 }
 
 void recode_near_powers(const QuantizeCall& call, Quantized& out) {
-  constexpr uint32_t near = (1u << 23) - 88,
-                     smallest_normal = 1u << 23;  // of the fraction field; log2 of subnormals is
-  const Quantizer q = resolve(call.spec);         // rounded from their own significands
+  // Of the fraction field; log2 of a subnormal is rounded from its own significand, so none is near a power here.
+  constexpr uint32_t near = (1u << 23) - 88, smallest_normal = 1u << 23;
+  const Quantizer q = resolve(call.spec);
   const MatrixView& x = call.x;
   const BlockGeometry& g = out.geometry;
   const auto code_again = [&](int64_t r, int64_t first) {

@@ -2,8 +2,9 @@
 // instruction issue; the longest one binds and is named. Pure functions of plain numbers.
 //
 // A quantiser reads a tensor and writes its quantised copies (row copy for one GEMM, column copy for another):
-//   bytes = E * (read + extra passes * 2 + 4 per unfused rotated copy + sum over copies (element bits + scale
-//   bits/B)/8) slots = E * sum over copies (amax 2 + multiply 1 + convert 1 + pack 0.5 + what the recipe switches on)
+//   bytes = E * (read + extra passes * 2 + 4 per unfused rotated copy
+//                + sum over copies (element bits + scale bits/B)/8)
+//   slots = E * sum over copies (amax 2 + multiply 1 + convert 1 + pack 0.5 + what the recipe switches on)
 // Techniques are added one after the other (tensor scale, Hadamard, stochastic rounding, scale rule) and each is
 // charged what the kernel grows by, so that the parts add up to the whole although a roofline is not additive.
 #pragma once

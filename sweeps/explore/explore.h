@@ -86,8 +86,8 @@ class Planner {
   std::set<std::string> near_;                     // hashes of rungs near a best that are judged as well
 };
 
-// The share of the configurations that fronts peeled one by one reach first, cheap and good ones before others; what
-// diverged is none of it.
+// The best `share` of the configurations: by the front they are on (the first, then that of the rest, ..), within one
+// by loss. Those that diverged are left out.
 std::vector<const ConfigResult*> best_share(const std::vector<const ConfigResult*>& configs, const Results& results,
                                             const Costs& costs, double share);
 

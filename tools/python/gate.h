@@ -1,7 +1,7 @@
 // The gate between Python and the libraries: one C function that takes the name of a row and its arguments as JSON, and
 // gives the result as JSON. Arrays cross as addresses with shapes and strides, objects as handles that the Python side
 // drops. So the library knows nothing of Python: one file serves every CPython. Names, defaults and checks of whole
-// numbers stand in fp4sim/__init__.py, the reader of arrays in fp4sim/_arrays.py.
+// numbers stand in the modules of fp4sim, the reader of arrays in fp4sim/_arrays.py.
 #pragma once
 
 #include <memory>

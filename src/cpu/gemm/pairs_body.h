@@ -106,7 +106,7 @@ struct RowRests {
   }
   FP4_SIMD void end(int64_t run) {
     for (int half = 0; half < 2; ++half) {
-      // Without a branch: how many there are is a coin's toss.
+      // Written whether needed or not: a branch would be mispredicted every second time.
       for (int32_t i = 0; i < least_rests; ++i) list[half][count[half] + i] = {};
       count[half] = larger(count[half], start[half][run] + least_rests);
       start[half][run + 1] = count[half];

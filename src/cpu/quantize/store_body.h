@@ -89,7 +89,7 @@ FP4_TARGET inline void store_scales(const QuantPlan& p, Quantized& q, const Bloc
   store(codes, b.scales.code);
   const bool real = is_real(q.spec.scale);
   const BlockGeometry& g = q.geometry;
-  const int64_t first = (b.row0 + g.block_rows - 1) / g.block_rows;  // of the blocks, those that start in these rows
+  const int64_t first = (b.row0 + g.block_rows - 1) / g.block_rows;  // block row: stored by the rows in which it starts
   auto index = static_cast<size_t>(first * g.scale_cols + b.k0 / g.block_cols);
   for (int64_t r = first * g.block_rows - b.row0; r < b.rows; r += g.block_rows) {
     if (real) {

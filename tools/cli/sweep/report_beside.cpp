@@ -24,7 +24,7 @@ sweeps::Metric metric_of_column(const std::string& y) {
   return y == "loss_hp_gap" || y == "loss_hp" ? sweeps::Metric::loss_hp : sweeps::Metric::loss;
 }
 
-// y of one run: its gap, or its loss where y is one.
+// A run's value of column y: its loss where y is a loss, else its gap to fp32.
 std::optional<double> value_of(const sweeps::Results& results, const ConfigResult& config, const sweeps::RunRecord& run,
                                const std::string& y) {
   const sweeps::Metric metric = metric_of_column(y);
