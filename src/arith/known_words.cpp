@@ -1,185 +1,97 @@
-// Compiled with -Wno-switch: a new enumerator is no error here, it is a word that no fast path knows.
+// Lists, not tables of all words: a new enumerator is one that no fast path knows.
 #include "src/arith/known_words.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 namespace fp4 {
 namespace {
 
+template <class Word>
+bool is_one_of(Word word, std::initializer_list<Word> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
 bool is_known(Element word) {
-  switch (word) {
-    case Element::e2m1:
-    case Element::e1m2:
-    case Element::e3m0:
-    case Element::e2m3:
-    case Element::e3m2:
-    case Element::e4m3:
-    case Element::e5m2:
-    case Element::bf16:
-    case Element::fp16:
-    case Element::fp32: return true;
-  }
-  return false;
+  using enum Element;
+  return is_one_of(word, {e2m1, e1m2, e3m0, e2m3, e3m2, e4m3, e5m2, bf16, fp16, fp32});
 }
 
 bool is_known(Scale word) {
-  switch (word) {
-    case Scale::e8m0:
-    case Scale::ue4m3:
-    case Scale::ue5m3:
-    case Scale::ue5m3_61440:
-    case Scale::ue5m3_122880:
-    case Scale::ue5m2:
-    case Scale::ue3m4:
-    case Scale::ue2m5:
-    case Scale::ue1m6:
-    case Scale::bf16:
-    case Scale::fp32:
-    case Scale::none: return true;
-  }
-  return false;
+  using enum Scale;
+  return is_one_of(word, {e8m0, ue4m3, ue5m3, ue5m3_61440, ue5m3_122880, ue5m2, ue3m4, ue2m5, ue1m6, bf16, fp32, none});
 }
 
 bool is_known(ScaleRule word) {
-  switch (word) {
-    case ScaleRule::floor:
-    case ScaleRule::ceil:
-    case ScaleRule::rceil:
-    case ScaleRule::even:
-    case ScaleRule::uos:
-    case ScaleRule::nearest_log2:
-    case ScaleRule::quest_floor:
-    case ScaleRule::quest_nearest:
-    case ScaleRule::amax:
-    case ScaleRule::encode:
-    case ScaleRule::four_over_six:
-    case ScaleRule::mse: return true;
-  }
-  return false;
+  using enum ScaleRule;
+  return is_one_of(word, {floor, ceil, rceil, even, uos, nearest_log2, quest_floor, quest_nearest, amax, encode,
+                          four_over_six, mse});
 }
 
 bool is_known(Rounding word) {
-  switch (word) {
-    case Rounding::nearest_even:
-    case Rounding::nearest_away:
-    case Rounding::nearest_toward_zero:
-    case Rounding::toward_zero:
-    case Rounding::away_from_zero:
-    case Rounding::toward_positive:
-    case Rounding::toward_negative:
-    case Rounding::stochastic:
-    case Rounding::stochastic_midpoint:
-    case Rounding::stochastic_truncated: return true;
-  }
-  return false;
+  using enum Rounding;
+  return is_one_of(word, {nearest_even, nearest_away, nearest_toward_zero, toward_zero, away_from_zero, toward_positive,
+                          toward_negative, stochastic, stochastic_midpoint, stochastic_truncated});
 }
 
 bool is_known(TensorScale word) {
-  switch (word) {
-    case TensorScale::none:
-    case TensorScale::current:
-    case TensorScale::hold:
-    case TensorScale::outer128: return true;
-  }
-  return false;
+  using enum TensorScale;
+  return is_one_of(word, {none, current, hold, outer128});
 }
 
 bool is_known(ZeroBlock word) {
-  switch (word) {
-    case ZeroBlock::one:
-    case ZeroBlock::limit: return true;
-  }
-  return false;
+  using enum ZeroBlock;
+  return is_one_of(word, {one, limit});
 }
 
 bool is_known(ZeroScale word) {
-  switch (word) {
-    case ZeroScale::smallest:
-    case ZeroScale::one:
-    case ZeroScale::keep: return true;
-  }
-  return false;
+  using enum ZeroScale;
+  return is_one_of(word, {smallest, one, keep});
 }
 
 bool is_known(NegativeZero word) {
-  switch (word) {
-    case NegativeZero::keep:
-    case NegativeZero::drop: return true;
-  }
-  return false;
+  using enum NegativeZero;
+  return is_one_of(word, {keep, drop});
 }
 
 bool is_known(Nonfinite word) {
-  switch (word) {
-    case Nonfinite::block_nan:
-    case Nonfinite::saturate: return true;
-  }
-  return false;
+  using enum Nonfinite;
+  return is_one_of(word, {block_nan, saturate});
 }
 
 bool is_known(Ragged word) {
-  switch (word) {
-    case Ragged::pad:
-    case Ragged::refuse: return true;
-  }
-  return false;
+  using enum Ragged;
+  return is_one_of(word, {pad, refuse});
 }
 
 bool is_known(BlockKind word) {
-  switch (word) {
-    case BlockKind::vector:
-    case BlockKind::square:
-    case BlockKind::row:
-    case BlockKind::tensor: return true;
-  }
-  return false;
+  using enum BlockKind;
+  return is_one_of(word, {vector, square, row, tensor});
 }
 
 bool is_known(HadamardSigns word) {
-  switch (word) {
-    case HadamardSigns::none:
-    case HadamardSigns::fixed:
-    case HadamardSigns::per_layer:
-    case HadamardSigns::per_step: return true;
-  }
-  return false;
+  using enum HadamardSigns;
+  return is_one_of(word, {none, fixed, per_layer, per_step});
 }
 
 bool is_known(HadamardNormalise word) {
-  switch (word) {
-    case HadamardNormalise::sqrt:
-    case HadamardNormalise::fold: return true;
-  }
-  return false;
+  using enum HadamardNormalise;
+  return is_one_of(word, {sqrt, fold});
 }
 
 bool is_known(AccumulatorKind word) {
-  switch (word) {
-    case AccumulatorKind::block:
-    case AccumulatorKind::group:
-    case AccumulatorKind::aligned:
-    case AccumulatorKind::sequential:
-    case AccumulatorKind::sequential_double:
-    case AccumulatorKind::fma: return true;
-  }
-  return false;
+  using enum AccumulatorKind;
+  return is_one_of(word, {block, group, aligned, sequential, sequential_double, fma});
 }
 
 bool rounds_scales(Rounding word) {
-  switch (word) {
-    case Rounding::nearest_even:
-    case Rounding::toward_positive:
-    case Rounding::stochastic: return true;
-  }
-  return false;
+  using enum Rounding;
+  return is_one_of(word, {nearest_even, toward_positive, stochastic});
 }
 
 bool rounds_sums(Rounding word) {
-  switch (word) {
-    case Rounding::nearest_even:
-    case Rounding::toward_zero: return true;
-  }
-  return false;
+  using enum Rounding;
+  return is_one_of(word, {nearest_even, toward_zero});
 }
 
 template <class Word>
@@ -190,8 +102,7 @@ Word known_or(Word word, Word other) {
 // A field that holds one of these words becomes `plain`.
 template <class Word>
 void forget(Word& field, std::initializer_list<Word> words, Word plain) {
-  for (const Word word : words)
-    if (field == word) field = plain;
+  if (is_one_of(field, words)) field = plain;
 }
 
 void forget_decode(QuantSpec& s) {
@@ -207,13 +118,8 @@ bool knows_bf16(const QuantSpec& s) {
 }  // namespace
 
 bool is_known(Arithmetic word) {
-  switch (word) {
-    case Arithmetic::exact:
-    case Arithmetic::divide:
-    case Arithmetic::reciprocal:
-    case Arithmetic::te: return true;
-  }
-  return false;
+  using enum Arithmetic;
+  return is_one_of(word, {exact, divide, reciprocal, te});
 }
 
 // The comparisons with a copy of the fields named here decline a field added since, unless it has its default.

@@ -81,7 +81,6 @@ class Results {
   std::vector<std::string> axes_;
   std::vector<ConfigResult> configs_;
   std::vector<PointRecord> points_;
-  std::set<std::string> references_;
   std::unordered_map<std::string, size_t> index_;
 };
 
