@@ -11,6 +11,7 @@
 #include "fp4/float_format.h"
 #include "src/backends/sparse.h"
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/model.h"
 
@@ -288,8 +289,7 @@ std::vector<std::string> hardware_names() { return named_json("hardware"); }
 bool has_fp4(const Hardware& hardware) { return hardware.rates.contains("fp4"); }
 
 Json to_json(const Hardware& hardware) {
-  Json out = {
-      {"name", hardware.name}, {"doc", hardware.doc}, {"source", hardware.source}, {"emulate", hardware.emulate}};
+  Json out = FP4_NAMED(hardware.name, hardware.doc, hardware.source, hardware.emulate);
   out["rates"] = Json::object();
   for (const auto& [key, rate] : hardware.rates) out["rates"][key] = quantity_json(rate);
   for (const auto& [mask, rates] : hardware.sparse_rates)

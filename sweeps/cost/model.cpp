@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/cost/hardware.h"
 
 namespace fp4::cost {
@@ -43,7 +44,7 @@ Linear parse_linear(JsonReader& reader) {
 }
 
 Json linear_json(const Linear& linear) {
-  Json out = {{"name", linear.name}, {"in", linear.in}, {"out", linear.out}, {"layers", linear.layers}};
+  Json out = FP4_NAMED(linear.name, linear.in, linear.out, linear.layers);
   if (!linear.dgrad) out["dgrad"] = false;
   if (linear.experts > 1) out["experts"] = linear.experts, out["top"] = linear.top;
   if (linear.positions > 1) out["positions"] = linear.positions;
@@ -133,18 +134,9 @@ Model load_model(std::string_view word, std::string_view place) {
 std::vector<std::string> model_names() { return named_json("models"); }
 
 Json to_json(const Model& model) {
-  Json out = {{"name", model.name},
-              {"doc", model.doc},
-              {"source", model.source},
-              {"blocks", model.blocks},
-              {"width", model.width},
-              {"attention_width", model.attention_width},
-              {"heads", model.heads},
-              {"sequence", model.sequence},
-              {"tokens_per_step", model.tokens_per_step},
-              {"micro_batches", model.micro_batches},
-              {"saved_per_token_block", model.saved_per_token_block},
-              {"extra_parameters", model.extra_parameters}};
+  Json out = FP4_NAMED(model.name, model.doc, model.source, model.blocks, model.width, model.attention_width,
+                       model.heads, model.sequence, model.tokens_per_step, model.micro_batches,
+                       model.saved_per_token_block, model.extra_parameters);
   out["linears"] = Json::array();
   for (const Linear& linear : model.linears) out["linears"].push_back(linear_json(linear));
   out["unquantised"] = Json::array();

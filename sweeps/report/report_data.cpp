@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/report/report_pack.h"
 
 namespace fp4 {
@@ -48,10 +49,7 @@ auto collect(const Rows& rows, Get get) {
 json describe(const std::vector<ReportColumn>& columns) {
   json list = json::array();
   for (const ReportColumn& column : columns)
-    list.push_back({{"name", column.name},
-                    {"unit", column.unit},
-                    {"doc", column.doc},
-                    {"lower_is_better", column.lower_is_better}});
+    list.emplace_back(FP4_NAMED(column.name, column.unit, column.doc, column.lower_is_better));
   return list;
 }
 

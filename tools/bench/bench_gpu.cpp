@@ -14,15 +14,7 @@ namespace {
 
 void print(const std::vector<gpu::Measurement>& rows) {
   print_fields({{"device", gpu_status()}, {"compiler", __VERSION__}});
-  Table table{{{"bench"},
-               {"size"},
-               {"bits"},
-               {"ms", Align::right},
-               {"rate", Align::right},
-               {"unit"},
-               {"ratio", Align::right},
-               {"to"}},
-              {}};
+  Table table{{"bench", "size", "bits", ">ms", ">rate", "unit", ">ratio", "to"}, {}};
   for (const gpu::Measurement& r : rows) {
     std::vector<std::string> row = {r.what, r.size, r.is_equal ? "equal" : "DIFFER"};
     if (r.is_equal) {

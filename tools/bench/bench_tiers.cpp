@@ -60,7 +60,7 @@ Table tier_table(const Dispatcher& backend, bool has_kernels, nlohmann::ordered_
     table.rows.back().push_back(kernels);
     json.back()["kernels"] = kernels;
   };
-  Table table{{{"preset or recipe"}, {"quantize"}, {"accumulator or product"}, {"gemm"}}, {}};
+  Table table{{"preset or recipe", "quantize", "accumulator or product", "gemm"}, {}};
   if (has_kernels) table.columns.push_back({"kernels"});
   for (const Preset& preset : preset_table) {
     const std::string quantizer = quantizers(backend, preset.spec, preset.spec);

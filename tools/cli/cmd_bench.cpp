@@ -7,6 +7,7 @@
 
 #include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "tools/bench/bench_gemm.h"
 #include "tools/bench/bench_gpu.h"
 #include "tools/bench/bench_quantize.h"
@@ -44,22 +45,12 @@ std::string cpu_name() {
 }
 
 nlohmann::ordered_json to_json(const BenchRow& r) {
-  return {{"bench", r.bench}, {"backend", r.backend},   {"threads", r.threads},
-          {"size", r.size},   {"seconds", r.seconds},   {"unit", r.unit},
-          {"rate", r.rate},   {"baseline", r.baseline}, {"ratio", r.ratio}};
+  return FP4_NAMED(r.bench, r.backend, r.threads, r.size, r.seconds, r.unit, r.rate, r.baseline, r.ratio);
 }
 
 void print_rows(const std::vector<BenchRow>& rows) {
   if (rows.empty()) return;
-  Table table{{{"bench"},
-               {"backend"},
-               {"size"},
-               {"ms", Align::right},
-               {"rate", Align::right},
-               {"unit"},
-               {"ratio", Align::right},
-               {"to"}},
-              {}};
+  Table table{{"bench", "backend", "size", ">ms", ">rate", "unit", ">ratio", "to"}, {}};
   for (const BenchRow& r : rows) {
     table.rows.push_back({r.bench, r.backend, r.size, fmt::format("{:.3f}", r.seconds * 1e3),
                           fmt::format("{:.1f}", r.rate), r.unit, fmt::format("{:.2f}", r.ratio), r.baseline});
@@ -70,13 +61,7 @@ void print_rows(const std::vector<BenchRow>& rows) {
 void print_training(const std::vector<TrainBenchRow>& rows, const std::string& pytorch) {
   if (rows.empty()) return;
   std::vector<std::pair<std::string, std::string>> fields = {{"pytorch", pytorch}};
-  Table table{{{"model"},
-               {"recipe"},
-               {"ms a step", Align::right},
-               {"steps/s", Align::right},
-               {"time / fp32 step", Align::right},
-               {"rate / pytorch", Align::right}},
-              {}};
+  Table table{{"model", "recipe", ">ms a step", ">steps/s", ">time / fp32 step", ">rate / pytorch"}, {}};
   for (const TrainBenchRow& r : rows) {
     if (fields.back().first != r.model) fields.emplace_back(r.model, r.size);
     table.rows.push_back({r.model, r.recipe, fmt::format("{:.3f}", r.seconds * 1e3), fmt::format("{:.0f}", r.rate),

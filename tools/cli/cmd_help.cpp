@@ -59,7 +59,7 @@ std::vector<Found> find_fields(const std::string& word) {
 }
 
 Table word_table(const std::vector<FieldNotes::Word>& words) {
-  Table table = {{{"word"}, {"meaning"}}, {}};
+  Table table = {{"word", "meaning"}, {}};
   const auto has_source = [](const FieldNotes::Word& word) { return !word.source.empty(); };
   if (std::any_of(words.begin(), words.end(), has_source)) table.columns.push_back({"source"});
   for (const FieldNotes::Word& word : words) table.rows.push_back({word.name, word.doc, word.source});
@@ -91,7 +91,7 @@ std::string short_list(const std::string& text) {
 void print_kind(const ReferenceKind& kind) {
   print_wrapped(kind.title + ": " + kind.doc);
   for (const ReferenceSection& section : reference_sections(kind)) {
-    Table table = {{{section.name}, {"value"}, {"meaning"}}, {}};
+    Table table = {{section.name, "value", "meaning"}, {}};
     for (const ReferenceRow& row : section.rows) {
       const std::string usual = short_list(default_text(*row.notes));
       const std::string value = short_list(value_text(*row.notes));
@@ -121,7 +121,7 @@ nlohmann::ordered_json row_json(const Found& found) {
 
 // A word of `fp4sim list`: what it means on each axis that has it, and how to see all of it.
 Table catalogue_table(const std::string& word) {
-  Table table = {{{"in"}, {"meaning"}, {"source"}}, {}};
+  Table table = {{"in", "meaning", "source"}, {}};
   for (const std::string& topic : catalogue_topics())
     for (const CatalogueRow& row : catalogue_rows(topic))
       if (row.name == word) table.rows.push_back({topic, row.doc, row.source});

@@ -12,9 +12,14 @@ namespace fp4::tools {
 
 enum class Align { left, right };
 
+/// "recipe", or ">step" for a column of numbers, which stand on the right.
 struct Column {
   std::string title;
   Align align = Align::left;
+  Column(std::string name, Align side) : title(std::move(name)), align(side) {}
+  Column(const std::string& name)
+      : Column(name.substr(name.starts_with('>') ? 1 : 0), name.starts_with('>') ? Align::right : Align::left) {}
+  Column(const char* name) : Column(std::string(name)) {}
 };
 
 struct Table {

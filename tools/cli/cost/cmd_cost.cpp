@@ -182,7 +182,7 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
 }
 
 void print_groups(const CostResult& result) {
-  Table table{{{"part"}, {"time", Align::right}, {"share", Align::right}, {"bound by"}}, {}};
+  Table table{{"part", ">time", ">share", "bound by"}, {}};
   for (const std::string& group : cost::cost_groups()) {
     const double seconds = cost::group_seconds(result, group);
     if (seconds == 0) continue;
@@ -198,7 +198,7 @@ void print_groups(const CostResult& result) {
 
 // The same recipe under the four ways of organising its quantisers.
 void print_views(const std::string& recipe, Context context, ordered_json* json) {
-  Table table{{{"view"}, {"step", Align::right}, {"overhead", Align::right}, {"of it quantisation", Align::right}}, {}};
+  Table table{{"view", ">step", ">overhead", ">of it quantisation"}, {}};
   for (const bool fused : {false, true})
     for (const bool one_pass : {true, false}) {
       context.options.fused = fused;
@@ -261,15 +261,7 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
                             replica == 1 ? "accelerator" : fmt::format("replica of {} accelerators", replica)));
   fmt::print("\n");
   fmt::print("{}\n", cost_bars(rows, terminal_width(), stdout_has_styles()));
-  Table table{{{"recipe"},
-               {"step", Align::right},
-               {"overhead", Align::right},
-               {"95 %", Align::right},
-               {"x quickest", Align::right},
-               {"x bf16", Align::right},
-               {"energy J", Align::right},
-               {"memory", Align::right}},
-              {}};
+  Table table{{"recipe", ">step", ">overhead", ">95 %", ">x quickest", ">x bf16", ">energy J", ">memory"}, {}};
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& [recipe, result] = rows[i];
     const cost::CostRange& against = doubts[i].against;
@@ -307,7 +299,7 @@ void run_explain(const CostArguments& arguments, const std::string& recipe) {
     print_json(json);
     return;
   }
-  Table table{{{"term"}, {"time", Align::right}, {"share", Align::right}, {"bound by"}, {"formula"}}, {}};
+  Table table{{"term", ">time", ">share", "bound by", "formula"}, {}};
   for (const cost::Term& term : result.terms)
     table.rows.push_back({term.name, format_seconds(term.seconds), format_percent(term.seconds / result.compute_s),
                           term.binding, term.formula});
@@ -318,7 +310,7 @@ void run_explain(const CostArguments& arguments, const std::string& recipe) {
                               "  (every quantisable GEMM at the fastest low-precision rate, free quantisation)"},
                 {"overhead", format_percent(result.overhead)}});
   fmt::print("\nNumbers of {}\n", context.hardware.name);
-  Table numbers{{{"figure"}, {"value", Align::right}, {"kind"}, {"source"}}, {}};
+  Table numbers{{"figure", ">value", "kind", "source"}, {}};
   const cost::Json hardware = cost::to_json(context.hardware);
   const auto add = [&](const std::string& name, const cost::Json& quantity) {
     if (!quantity.is_object() || !quantity.contains("value")) return;
@@ -343,7 +335,7 @@ void run_weights(bool json) {
     print_json({{"rows", rows}});
     return;
   }
-  Table table{{{"weight"}, {"default", Align::right}, {"meaning"}}, {}};
+  Table table{{"weight", ">default", "meaning"}, {}};
   for (const cost::WeightRow& row : cost::weight_table())
     table.rows.push_back({row.name, format_number(defaults.*row.field), row.doc});
   print_table(table);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/cost/embedding/memory_system.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
@@ -49,7 +50,7 @@ std::vector<ReplayedRows> replay_all(const EmbeddingArguments& o, const cost::Me
 }
 
 void print_profile(const cost::MemoryProfile& profile) {
-  Table table{{{"field"}, {"value", Align::right}, {"meaning"}, {"kind"}, {"source"}}, {}};
+  Table table{{"field", ">value", "meaning", "kind", "source"}, {}};
   for (const cost::MemoryField& f : cost::memory_fields()) {
     const bool given = profile.*f.field != f.value;
     table.rows.push_back(
@@ -76,28 +77,13 @@ void run_embedding(const EmbeddingArguments& o) {
   if (o.json) {
     ordered_json json = {{"profile", profile_json(profile)}, {"rows", ordered_json::array()}};
     for (const ReplayedRows& l : lines)
-      json["rows"].push_back({{"rows", l.rows},
-                              {"system", l.system},
-                              {"row_bytes", l.row_bytes},
-                              {"seconds", l.cost.seconds},
-                              {"over_pool", l.over_pool},
-                              {"dram_bytes", l.cost.dram_bytes},
-                              {"port_bytes", l.cost.port_bytes},
-                              {"link_bytes", l.cost.link_bytes},
-                              {"command_bytes", l.cost.command_bytes}});
+      json["rows"].push_back(FP4_NAMED(l.rows, l.system, l.row_bytes, l.cost.seconds, l.over_pool, l.cost.dram_bytes,
+                                       l.cost.port_bytes, l.cost.link_bytes, l.cost.command_bytes));
     return print_json(json);
   }
   fmt::print("{} x {} bags of {} rows, {} numbers a row\n\n", o.trace.batch, o.trace.tables, o.trace.pooling,
              o.embedding);
-  Table table{{{"rows"},
-               {"bytes", Align::right},
-               {"system"},
-               {"latency", Align::right},
-               {"x pool", Align::right},
-               {"DRAM", Align::right},
-               {"ports", Align::right},
-               {"host link", Align::right}},
-              {}};
+  Table table{{"rows", ">bytes", "system", ">latency", ">x pool", ">DRAM", ">ports", ">host link"}, {}};
   for (const ReplayedRows& l : lines)
     table.rows.push_back({l.rows, std::to_string(l.row_bytes), l.system, format_seconds(l.cost.seconds),
                           fmt::format("{:.2f}", l.over_pool), format_bytes(l.cost.dram_bytes),

@@ -105,7 +105,7 @@ void run_measure(const MeasureOptions& o) {
     print_json(out);
     return;
   }
-  Table table{{{"window", Align::right}, {"seconds", Align::right}, {"repetitions", Align::right}}, {}};
+  Table table{{">window", ">seconds", ">repetitions"}, {}};
   for (const std::string& sensor : reading.sensors) table.columns.push_back({sensor + " J", Align::right});
   for (size_t i = 0; i < reading.windows.size(); ++i) {
     const cost::EnergyWindow& window = reading.windows[i];

@@ -39,7 +39,7 @@ void run_new_chip(NewChipArguments o) {
   const cost::Json json = cost::to_json(cost::new_chip(o.facts));
   write_file(file, json.dump(1) + "\n", o.force);
   fmt::print("{}\n\n", file);
-  Table table{{{"figure"}, {"value", Align::right}, {"kind"}, {"source"}}, {}};
+  Table table{{"figure", ">value", "kind", "source"}, {}};
   const auto add = [&](const std::string& name, const cost::Json& quantity) {
     if (!quantity.is_object() || !quantity.contains("kind")) return;
     const cost::Json& value = quantity["value"];

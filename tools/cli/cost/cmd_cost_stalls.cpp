@@ -118,7 +118,7 @@ void print(const StallOptions& o, const std::vector<const Measured*>& runs, cons
           {{"stall", s.name}, {"formula", s.formula}, {"share", median_of(s.shares())}, {"repeats", s.shares()}});
     return print_json(json);
   }
-  Table steps{{{"run"}, {"what"}, {"step", Align::right}, {"from", Align::right}, {"to", Align::right}}, {}};
+  Table steps{{"run", "what", ">step", ">from", ">to"}, {}};
   for (const Measured* m : runs) {
     const auto [low, high] = std::minmax_element(m->seconds.begin(), m->seconds.end());
     steps.rows.push_back(
@@ -126,7 +126,7 @@ void print(const StallOptions& o, const std::vector<const Measured*>& runs, cons
   }
   print_table(steps);
   fmt::print("\n");
-  Table table{{{"stall"}, {"formula"}, {"share", Align::right}, {"from", Align::right}, {"to", Align::right}}, {}};
+  Table table{{"stall", "formula", ">share", ">from", ">to"}, {}};
   for (const Stall& s : stalls) {
     const std::vector<double> shares = s.shares();
     const auto [low, high] = std::minmax_element(shares.begin(), shares.end());

@@ -11,6 +11,7 @@
 #include "src/files/output.h"
 #include "src/text/csv.h"
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/doubt.h"
 #include "sweeps/cost/published.h"
@@ -119,11 +120,9 @@ void run_recommend(const RecommendArguments& arguments) {
   const cost::Model model = cost::load_model(arguments.cost.model);
   const auto rows = cost::recommend(model, chips, facts_of(arguments.recipes, arguments.cost.steps), options);
   if (arguments.cost.json) {
-    ordered_json json = {{"model", arguments.cost.model},
-                         {"tokens", arguments.tokens},
-                         {"hours", arguments.hours},
-                         {"global_tokens", arguments.global_tokens},
-                         {"rows", ordered_json::array()}};
+    ordered_json json =
+        joined_json({FP4_NAMED(arguments.cost.model, arguments.tokens, arguments.hours, arguments.global_tokens),
+                     {{"rows", ordered_json::array()}}});
     for (const cost::Recommendation& row : rows)
       json["rows"].push_back(
           {{"hardware", row.hardware},
@@ -146,17 +145,8 @@ void run_recommend(const RecommendArguments& arguments) {
   }
   if (rows.empty()) return print_nothing_fits(arguments.cost, model, chips, arguments.max_devices);
   print_answer(rows);
-  Table table{{{"hardware"},
-               {"FP4"},
-               {"recipe"},
-               {"count", Align::right},
-               {"hours", Align::right},
-               {"USD", Align::right},
-               {"MWh", Align::right},
-               {"link stall", Align::right},
-               {"net stall", Align::right},
-               {"waits for"},
-               {"GB", Align::right}},
+  Table table{{"hardware", "FP4", "recipe", ">count", ">hours", ">USD", ">MWh", ">link stall", ">net stall",
+               "waits for", ">GB"},
               {}};
   std::set<std::string> seen;
   for (const cost::Recommendation& row : rows)
@@ -181,7 +171,7 @@ void run_recommend(const RecommendArguments& arguments) {
 }
 
 Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {
-  Table table{{{"recipe"}}, {}};
+  Table table{{"recipe"}, {}};
   for (const cost::Variation& row : result.rows) {
     std::string title = row.name;  // the resource, as `cost explain` calls it: seven columns fit a terminal
     if (title.starts_with("efficiency")) title.replace(0, 10, "matrix");
@@ -277,7 +267,7 @@ std::string markdown(const Table& table) {
 }
 
 Table comparison_table(const std::vector<PublishedRow>& rows) {
-  Table table{{{"hardware"}, {"published"}, {"value"}, {"model"}, {"class"}, {"verdict"}}, {}};
+  Table table{{"hardware", "published", "value", "model", "class", "verdict"}, {}};
   for (const PublishedRow& row : rows)
     table.rows.push_back({row.chip, row.what,
                           (row.kind == PublishedRow::Class::bound ? "at most " : "") + shown(row, row.published),

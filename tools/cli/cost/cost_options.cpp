@@ -9,6 +9,7 @@
 
 #include "sim/train/gradients.h"
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/cost/adapt.h"
 #include "tools/cli/options.h"
 
@@ -163,62 +164,25 @@ std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResu
 }
 
 ordered_json cost_json(const std::string& recipe, const cost::CostResult& result, bool with_terms) {
-  const auto optional = [](const std::optional<double>& value) {
-    return value ? ordered_json(*value) : ordered_json(nullptr);
-  };
-  ordered_json out = {
-      {"recipe", recipe},
-      {"step_time_s", result.step_time_s},
-      {"compute_s", result.compute_s},
-      {"ideal_s", result.ideal_s},
-      {"free_quantisation_s", result.free_quantisation_s},
-      {"overhead", result.overhead},
-      {"quantisation_overhead", result.quantisation_overhead},
-      {"speedup_bf16", result.speedup_bf16},
-      {"speedup_fp8", result.speedup_fp8},
-      {"tokens_per_second", result.tokens_per_second},
-      {"energy_j", optional(result.energy_j)},
-      {"price", optional(result.price)},
-      {"points", optional(result.points)},
-      {"decoded", result.decoded},
-      {"dense", result.dense},
-      {"precisions", result.precisions},
-      {"bops",
-       {{"forward", result.bops.forward}, {"backward", result.bops.backward}, {"training", result.bops.training}}}};
+  ordered_json out = joined_json(
+      {{{"recipe", recipe}},
+       FP4_NAMED(result.step_time_s, result.compute_s, result.ideal_s, result.free_quantisation_s, result.overhead,
+                 result.quantisation_overhead, result.speedup_bf16, result.speedup_fp8, result.tokens_per_second,
+                 result.energy_j, result.price, result.points, result.decoded, result.dense, result.precisions),
+       {{"bops",
+         {{"forward", result.bops.forward}, {"backward", result.bops.backward}, {"training", result.bops.training}}}}});
   if (const auto& cache = result.cache)
-    out["cache"] = {{"bits", cache->bits},
-                    {"token_bytes", cache->token_bytes},
-                    {"bf16_token_bytes", cache->bf16_token_bytes},
-                    {"quantise_s", cache->quantise_s},
-                    {"read_s", cache->read_s},
-                    {"bf16_read_s", cache->bf16_read_s},
-                    {"decode_ops", cache->decode_ops},
-                    {"binding", cache->binding}};
+    out["cache"] = FP4_NAMED(cache->bits, cache->token_bytes, cache->bf16_token_bytes, cache->quantise_s, cache->read_s,
+                             cache->bf16_read_s, cache->decode_ops, cache->binding);
   const cost::MemoryFootprint& memory = result.memory;
-  out["memory"] = {{"weights", memory.weights},         {"master_weights", memory.master_weights},
-                   {"optimizer", memory.optimizer},     {"gradients", memory.gradients},
-                   {"activations", memory.activations}, {"logits", memory.logits},
-                   {"total", memory.total()},           {"fits", memory.fits}};
+  out["memory"] = FP4_NAMED(memory.weights, memory.master_weights, memory.optimizer, memory.gradients,
+                            memory.activations, memory.logits, memory.total(), memory.fits);
   const cost::Communication& network = result.communication;
-  out["communication"] = {{"devices", network.devices},
-                          {"nodes", network.nodes},
-                          {"t0_s", network.t0_s},
-                          {"t1_s", network.t1_s},
-                          {"tm_s", network.tm_s},
-                          {"interconnect_s", network.interconnect_s},
-                          {"network_s", network.network_s},
-                          {"hidden_s", network.hidden_s},
-                          {"interconnect_stall", network.interconnect_stall},
-                          {"network_stall", network.network_stall},
-                          {"replicas", network.replicas},
-                          {"t3_s", network.t3_s},
-                          {"t2_s", network.t2_s},
-                          {"bubble_s", network.bubble_s},
-                          {"tensor_s", network.tensor_s},
-                          {"stage_s", network.stage_s},
-                          {"coding_s", network.coding_s},
-                          {"preparation_stall", network.preparation_stall},
-                          {"fetch_stall", network.fetch_stall}};
+  out["communication"] =
+      FP4_NAMED(network.devices, network.nodes, network.t0_s, network.t1_s, network.tm_s, network.interconnect_s,
+                network.network_s, network.hidden_s, network.interconnect_stall, network.network_stall,
+                network.replicas, network.t3_s, network.t2_s, network.bubble_s, network.tensor_s, network.stage_s,
+                network.coding_s, network.preparation_stall, network.fetch_stall);
   out["limits"] = ordered_json::object();
   for (const auto& [what, share] : result.limits) out["limits"][what] = share;
   out["groups"] = ordered_json::object();
@@ -226,14 +190,8 @@ ordered_json cost_json(const std::string& recipe, const cost::CostResult& result
   if (!with_terms) return out;
   out["terms"] = ordered_json::array();
   for (const cost::Term& term : result.terms)
-    out["terms"].push_back({{"name", term.name},
-                            {"group", term.group},
-                            {"seconds", term.seconds},
-                            {"formula", term.formula},
-                            {"binding", term.binding},
-                            {"flop", term.flop},
-                            {"bytes", term.bytes},
-                            {"ops", term.ops}});
+    out["terms"].push_back(
+        FP4_NAMED(term.name, term.group, term.seconds, term.formula, term.binding, term.flop, term.bytes, term.ops));
   return out;
 }
 

@@ -74,14 +74,14 @@ void run_list(const GoldenOptions& o) {
   Table table;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   if (o.dir.empty()) {
-    table.columns = {{"suite"}, {"cases", Align::right}, {"what"}};
+    table.columns = {"suite", ">cases", "what"};
     for (const golden::SuiteInfo& s : golden::suite_table) {
       const auto cases = golden::suite_cases(s.name).size();
       table.rows.push_back({s.name, fmt::format("{}", cases), s.doc});
       rows.push_back({{"name", s.name}, {"doc", s.doc}, {"cases", cases}});
     }
   } else {
-    table.columns = {{"case"}, {"kind"}, {"spec"}, {"shape", Align::right}, {"told apart", Align::right}};
+    table.columns = {"case", "kind", "spec", ">shape", ">told apart"};
     for (const golden::Case& c : golden::open_bundle(o.dir).cases) {
       const std::string shape =
           c.is_gemm ? fmt::format("{}x{}x{}", c.rows, c.rows_b, c.cols) : fmt::format("{}x{}", c.rows, c.cols);
@@ -134,7 +134,7 @@ void run_check(const GoldenOptions& o, Invocation& invocation) {
         declined.empty() ? "" : fmt::format(" but of {} arrays that {} declined", declined.size(), o.backend.backend));
     return;
   }
-  Table table = {{{"file"}, {"what"}}, {}};
+  Table table = {{"file", "what"}, {}};
   for (size_t i = 0; i < differences.size() && i < 20; ++i)
     table.rows.push_back({differences[i].file, differences[i].what});
   print_table(table);

@@ -3,6 +3,7 @@
 
 #include "src/golden/bundle.h"
 #include "src/golden/witness.h"
+#include "src/text/member_json.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -34,12 +35,8 @@ void run_witness(const WitnessOptions& o) {
     for (const auto& w : r.witnesses) {
       rows.push_back({{"a", w.a}, {"b", w.b}, {o.request.model_a, w.answer_a}, {o.request.model_b, w.answer_b}});
     }
-    print_json({{"model_a", o.request.model_a},
-                {"model_b", o.request.model_b},
-                {"length", r.length},
-                {"longest", r.longest},
-                {"tried", r.tried},
-                {"witnesses", rows}});
+    print_json(joined_json(
+        {FP4_NAMED(o.request.model_a, o.request.model_b, r.length, r.longest, r.tried), {{"witnesses", rows}}}));
     return;
   }
   if (r.witnesses.empty()) {
@@ -51,8 +48,7 @@ void run_witness(const WitnessOptions& o) {
       fmt::format("K = {} is the shortest length at which {} and {} were seen to differ ({} operands searched)",
                   r.length, o.request.model_a, o.request.model_b, r.tried));
   fmt::print("\n");
-  Table table = {{{r.is_accumulator ? "a" : "x"}, {o.request.model_a, Align::right}, {o.request.model_b, Align::right}},
-                 {}};
+  Table table = {{r.is_accumulator ? "a" : "x", ">" + o.request.model_a, ">" + o.request.model_b}, {}};
   if (r.is_accumulator) table.columns.insert(table.columns.begin() + 1, Column{"b"});
   for (const auto& w : r.witnesses) {
     std::vector<std::string> row = {sparse_text(w.a)};

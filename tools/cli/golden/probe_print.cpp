@@ -40,7 +40,7 @@ nlohmann::ordered_json json_of(const golden::ProbeSection& s, const ProbeVerdict
 }  // namespace
 
 bool print_probe(const golden::ProbeDump& dump, bool as_json) {
-  Table table = {{{"instruction"}, {"sums", Align::right}, {"equal", Align::right}, {"adder"}}, {}};
+  Table table = {{"instruction", ">sums", ">equal", "adder"}, {}};
   nlohmann::ordered_json sections = nlohmann::ordered_json::array();
   bool all = true;
   for (const golden::ProbeSection& s : dump.sections) {

@@ -104,13 +104,7 @@ void print_context(const EdgeContext& context) {
   print_wrapped(
       fmt::format("{}, {} steps: the largest train.lr at which {:.3g} % of {} seeds are stable. Intervals: {:.3g} %.",
                   context.task, context.steps, 100 * rules.share, rules.seeds, 100 * (1 - 2 * rules.alpha)));
-  Table table{{{"edge", Align::right},
-               {"interval", Align::right},
-               {"x bf16", Align::right},
-               {"interval", Align::right},
-               {"rungs", Align::right},
-               {"setting"}},
-              {}};
+  Table table{{">edge", ">interval", ">x bf16", ">interval", ">rungs", "setting"}, {}};
   const auto number = [](double value) { return fmt::format("{:.3g}", value); };
   for (size_t i = 0; i < context.arms.size(); ++i) {
     const EdgeFound& found = context.outcome.arms[i];

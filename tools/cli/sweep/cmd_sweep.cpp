@@ -10,6 +10,7 @@
 
 #include "src/text/error.h"
 #include "src/text/integer_text.h"
+#include "src/text/member_json.h"
 #include "src/text/version.h"
 #include "src/threads/parallel.h"
 #include "sweeps/explore/sweep.h"
@@ -102,19 +103,15 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
   size_t impossible = 0;
   for (const auto& [reason, count] : counts.impossible) impossible += count;
   if (o.json) {
-    nlohmann::ordered_json json = {{"grid", planner.grid().name},
-                                   {"product", counts.product},
-                                   {"excluded", counts.excluded},
-                                   {"included", counts.included},
-                                   {"impossible", counts.impossible},
-                                   {"duplicates", counts.duplicates},
-                                   {"equal_values", counts.equal_values},
-                                   {"distinct", counts.distinct},
-                                   {"references", references},
-                                   {"runs", stage.jobs.size()},
-                                   {"missing", missing.size()},
-                                   {"jobs", workers},
-                                   {"seconds", seconds}};
+    nlohmann::ordered_json json =
+        joined_json({{{"grid", planner.grid().name}},
+                     FP4_NAMED(counts.product, counts.excluded, counts.included, counts.impossible, counts.duplicates,
+                               counts.equal_values, counts.distinct),
+                     {{"references", references},
+                      {"runs", stage.jobs.size()},
+                      {"missing", missing.size()},
+                      {"jobs", workers},
+                      {"seconds", seconds}}});
     json["stages"] = nlohmann::ordered_json::array();
     for (size_t i = 0; i < planner.stages(); ++i) json["stages"].push_back(planner.stage_name(i));
     return print_json(json);
@@ -141,19 +138,13 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
 void print_outcome(const RunOptions& o, const fs::path& out, const sweeps::Store& store,
                    const sweeps::SweepOutcome& outcome, bool sharded) {
   if (o.json) {
-    return print_json({{"sweep", store.meta("name")},
-                       {"folder", out.string()},
-                       {"complete", outcome.complete && outcome.failed == 0},
-                       {"interrupted", outcome.interrupted},
-                       {"wanted", outcome.wanted},
-                       {"present", outcome.present},
-                       {"done", outcome.progress.done},
-                       {"diverged", outcome.progress.diverged},
-                       {"failed", outcome.failed},
-                       {"seconds", outcome.progress.seconds},
-                       {"waiting", outcome.waiting},
-                       {"signature", store.identity().signature},
-                       {"train_signatures", store.identity().train_signatures}});
+    return print_json(
+        joined_json({{{"sweep", store.meta("name")},
+                      {"folder", out.string()},
+                      {"complete", outcome.complete && outcome.failed == 0}},
+                     FP4_NAMED(outcome.interrupted, outcome.wanted, outcome.present, outcome.progress.done,
+                               outcome.progress.diverged, outcome.failed, outcome.progress.seconds, outcome.waiting,
+                               store.identity().signature, store.identity().train_signatures)}));
   }
   fmt::print("{}: {} runs, {} here {}before, {} done now in {}{}{}\n", out.string(), outcome.wanted, outcome.present,
              o.seen.empty() ? "" : "or seen ", outcome.progress.done, duration(outcome.progress.seconds),

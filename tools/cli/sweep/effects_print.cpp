@@ -106,10 +106,10 @@ void print_effects(const sweeps::Results& results, const std::vector<Effect>& ef
     Table table;
     if (grouped) table.columns = {{"where"}};
     table.columns.push_back({"value"});
-    if (grouped) table.columns.push_back({"its gap", Align::right});
-    for (const char* name : {"effect", "95 %", "detects"}) table.columns.push_back({name, Align::right});
-    if (!grouped) table.columns.push_back({"10..90 %", Align::right});
-    table.columns.push_back({"same sign", Align::right});
+    if (grouped) table.columns.push_back(">its gap");
+    for (const char* name : {">effect", ">95 %", ">detects"}) table.columns.push_back(name);
+    if (!grouped) table.columns.push_back(">10..90 %");
+    table.columns.push_back(">same sign");
     table.columns.push_back({"word"});
     for (end = begin; end < effects.size() && same_table(effects[end], first); ++end)
       table.rows.push_back(effect_row(effects[end], grouped));

@@ -172,17 +172,9 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   if (front.left_out > 0) fmt::print("{} more candidates lie beyond the grid's limit.\n", front.left_out);
   fmt::print("\n{}", front_picture(front, options.x, options.y, terminal_width()));
   fmt::print("{:>12}s near the front   . not near it\n\n", "");
-  Table table{{{""},
-               {"status"},
-               {options.x, Align::right},
-               {options.y, Align::right},
-               {"relative", Align::right},
-               {"raw 95 %", Align::right},
-               {"n", Align::right},
-               {"x bf16", Align::right},
-               {"setting"},
-               {"config"}},
-              {}};
+  Table table{
+      {"", "status", ">" + options.x, ">" + options.y, ">relative", ">raw 95 %", ">n", ">x bf16", "setting", "config"},
+      {}};
   std::vector<const FrontPoint*> shown;
   for (const FrontPoint& point : front.points) {
     if (point.on_front || point.candidate) shown.push_back(&point);

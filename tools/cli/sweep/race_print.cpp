@@ -47,14 +47,8 @@ std::vector<std::string> row(const sweeps::Results& results, const ContextFront&
 }
 
 Table race_table(const sweeps::Results& results, const sweeps::FrontOptions& options) {
-  return {{{""},
-           {options.x, Align::right},
-           {options.y, Align::right},
-           {is_raced(options) ? "interval" : "raw interval", Align::right},
-           {"relative", Align::right},
-           {"n", Align::right},
-           {tuned_title(results)},
-           {"setting"}},
+  return {{"", ">" + options.x, ">" + options.y, is_raced(options) ? ">interval" : ">raw interval", ">relative", ">n",
+           tuned_title(results), "setting"},
           {}};
 }
 
@@ -85,7 +79,7 @@ void print_rates(const sweeps::Results& results, const ContextFront& front) {
 
 // Divergence is a rate beside the loss, with the exact interval of 95 % of each by itself.
 void print_diverged(const sweeps::Results& results, const ContextFront& front) {
-  Table table{{{"diverged", Align::right}, {"of", Align::right}, {"share", Align::right}, {"setting"}}, {}};
+  Table table{{">diverged", ">of", ">share", "setting"}, {}};
   for (const FrontPoint& point : front.points) {
     if (!point.candidate || point.diverged == 0) continue;
     const sweeps::Interval share = sweeps::clopper_pearson(point.diverged, point.runs);
@@ -154,14 +148,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   std::erase_if(open, [](const FrontPoint* point) { return point->on_front; });
   if (open.empty()) return;
   fmt::print("\nUndecided, by the difference to the step that is hardest to tell from each:\n");
-  Table undecided{{{options.x, Align::right},
-                   {"difference", Align::right},
-                   {"interval", Align::right},
-                   {"detects", Align::right},
-                   {"n", Align::right},
-                   {""},
-                   {"setting"}},
-                  {}};
+  Table undecided{{">" + options.x, ">difference", ">interval", ">detects", ">n", "", "setting"}, {}};
   for (const FrontPoint* point : open) {
     const sweeps::PairedDifference& d = point->difference;
     undecided.rows.push_back({cost_text(options.x, point->x), d.n == 0 ? "" : fmt::format("{:+.3g}", d.mean),

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "src/text/member_json.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
 
@@ -40,12 +41,9 @@ std::string interval_text(const sweeps::Summary& s, const char* unit = "", doubl
 }
 
 Table members_table(const Pool& pool) {
-  Table table{{{"member"},
-               {"accuracy", Align::right},
-               {"ms, one", Align::right},
-               {fmt::format("ms, {}", pool.members.front().batch.size()), Align::right},
-               {"$ a million", Align::right}},
-              {}};
+  Table table{
+      {"member", ">accuracy", ">ms, one", fmt::format(">ms, {}", pool.members.front().batch.size()), ">$ a million"},
+      {}};
   for (const serve::Member& m : pool.members)
     table.rows.push_back({m.name, share_percent(m.accuracy), four_digits(static_cast<double>(m.of_batch(1)) / 1e6),
                           four_digits(static_cast<double>(m.batch.back()) / 1e6), four_digits(1e6 * m.cost)});
@@ -76,21 +74,8 @@ void print_runs(const ServiceFile& file, const Pool& pool, const std::vector<Pol
                   file.name, pool.members.size(), file.instance_share, file.hardware, first_seed,
                   first_seed + runs.front().seeds.size() - 1, pool.calibration));
   print_table(members_table(pool));
-  Table costs{{{"policy"},
-               {"$ a million", Align::right},
-               {"interval", Align::right},
-               {"p50 ms", Align::right},
-               {"p95 ms", Align::right},
-               {"p99 ms", Align::right}},
-              {}};
-  Table met{{{"policy"},
-             {"votes", Align::right},
-             {"right", Align::right},
-             {"in time", Align::right},
-             {"accurate", Align::right},
-             {"both", Align::right},
-             {"interval", Align::right}},
-            {}};
+  Table costs{{"policy", ">$ a million", ">interval", ">p50 ms", ">p95 ms", ">p99 ms"}, {}};
+  Table met{{"policy", ">votes", ">right", ">in time", ">accurate", ">both", ">interval"}, {}};
   for (const PolicyRuns& run : runs) {
     const auto mean = [&](double Figures::*value) { return run.summary(value).mean; };
     const sweeps::Summary cost = run.summary(&Figures::cost_per_million), both = run.summary(&Figures::met_both);
@@ -137,13 +122,7 @@ ordered_json runs_json(const ServiceFile& file, const Pool& pool, const std::vec
 }
 
 void print_votes(const std::vector<serve::VoteRow>& rows) {
-  Table table{{{"group"},
-               {"members", Align::right},
-               {"mean of one", Align::right},
-               {"majority", Align::right},
-               {"weighted", Align::right},
-               {"$ a million", Align::right}},
-              {}};
+  Table table{{"group", ">members", ">mean of one", ">majority", ">weighted", ">$ a million"}, {}};
   for (const serve::VoteRow& r : rows)
     table.rows.push_back({r.group, std::to_string(r.members), fmt::format("{:.2f} %", 100 * r.mean),
                           fmt::format("{:.2f} %", 100 * r.majority), fmt::format("{:.2f} %", 100 * r.weighted),
@@ -155,12 +134,8 @@ ordered_json votes_json(const ServiceFile& file, const std::vector<serve::VoteRo
                         const Invocation& invocation) {
   ordered_json list = ordered_json::array();
   for (const serve::VoteRow& r : rows)
-    list.push_back({{"group", r.group},
-                    {"members", r.members},
-                    {"mean", r.mean},
-                    {"majority", r.majority},
-                    {"weighted", r.weighted},
-                    {"cost_per_million", 1e6 * r.cost}});
+    list.push_back(joined_json(
+        {FP4_NAMED(r.group, r.members, r.mean, r.majority, r.weighted), {{"cost_per_million", 1e6 * r.cost}}}));
   return {{"schema", 1}, {"service", file.name}, {"votes", list}, {"provenance", provenance(invocation)}};
 }
 

@@ -45,10 +45,10 @@ void print_tokens(const sweeps::Results& results, const sweeps::ContextFront& fr
   };
   if (!any(&FrontPoint::extra_fp32)) return;
   const bool mxfp8 = any(&FrontPoint::extra_mxfp8);
-  Table table{{{"over fp32", Align::right}, {"raw 95 %", Align::right}}, {}};
-  if (mxfp8) table.columns.insert(table.columns.end(), {{"over mxfp8", Align::right}, {"raw 95 %", Align::right}});
-  if (front.target) table.columns.push_back({"tokens", Align::right});
-  table.columns.insert(table.columns.end(), {{"x speed-up", Align::right}, {"setting"}});
+  Table table{{">over fp32", ">raw 95 %"}, {}};
+  if (mxfp8) table.columns.insert(table.columns.end(), {">over mxfp8", ">raw 95 %"});
+  if (front.target) table.columns.push_back(">tokens");
+  table.columns.insert(table.columns.end(), {">x speed-up", "setting"});
   for (const FrontPoint* point : points) {
     std::vector<std::string> row = {extra_text(point->extra_fp32), interval_text(point->extra_fp32)};
     if (mxfp8) row.insert(row.end(), {extra_text(point->extra_mxfp8), interval_text(point->extra_mxfp8)});

@@ -39,16 +39,7 @@ void print_lines(const std::vector<CompareLine>& lines, bool json) {
     return print_json({{"rows", rows}});
   }
   const bool is_sparse = !lines.empty() && !lines.front().sparse.empty();
-  Table table = {{{"tensor"},
-                  {"spec"},
-                  {"NMSE", Align::right},
-                  {"dB", Align::right},
-                  {"max error", Align::right},
-                  {"clipped", Align::right},
-                  {"zero", Align::right},
-                  {"bits", Align::right},
-                  {"best"}},
-                 {}};
+  Table table = {{"tensor", "spec", ">NMSE", ">dB", ">max error", ">clipped", ">zero", ">bits", "best"}, {}};
   for (const CompareLine& l : lines) {
     const QuantizeReport& r = l.report;
     table.rows.push_back({l.tensor, is_sparse ? l.spec + ", " + l.sparse : l.spec, fmt::format("{:.3e}", r.nmse()),

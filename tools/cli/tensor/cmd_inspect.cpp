@@ -3,6 +3,7 @@
 
 #include "src/model/model_files.h"
 #include "src/model/weight_reader.h"
+#include "src/text/member_json.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -23,7 +24,7 @@ void run_inspect(const InspectOptions& o) {
   const std::vector<ModelTensor> tensors = model_tensors(files);
   uint64_t bytes = 0, elements = 0;
   auto rows = nlohmann::ordered_json::array();
-  Table table = {{{"tensor"}, {"scheme"}, {"type"}, {"shape"}, {"bits", Align::right}, {"note"}}, {}};
+  Table table = {{"tensor", "scheme", "type", "shape", ">bits", "note"}, {}};
   size_t left = 0;
   for (const ModelTensor& t : tensors) {
     bytes += t.bytes();
@@ -38,14 +39,11 @@ void run_inspect(const InspectOptions& o) {
             : "values not known";
     const std::string shape = shape_text(t.shape), bits = fmt::format("{:.4g}", t.bits_per_element());
     table.rows.push_back({t.name, scheme, t.type(), shape, bits, note});
-    rows.push_back({{"tensor", t.name},
-                    {"scheme", t.is_quantised() ? nlohmann::ordered_json(scheme) : nullptr},
-                    {"spec", t.scheme != nullptr ? nlohmann::ordered_json(t.scheme->spec) : nullptr},
-                    {"dtype", t.type()},
-                    {"shape", t.shape},
-                    {"bytes", t.bytes()},
-                    {"bits_per_element", t.bits_per_element()},
-                    {"file", t.file()}});
+    rows.push_back(joined_json({{{"tensor", t.name},
+                                 {"scheme", t.is_quantised() ? nlohmann::ordered_json(scheme) : nullptr},
+                                 {"spec", t.scheme != nullptr ? nlohmann::ordered_json(t.scheme->spec) : nullptr},
+                                 {"dtype", t.type()}},
+                                FP4_NAMED(t.shape, t.bytes(), t.bits_per_element(), t.file())}));
     if (!note.empty()) rows.back()["note"] = note;
   }
   if (o.json) return print_json({{"rows", rows}, {"bytes", bytes}, {"elements", elements}, {"not_understood", left}});

@@ -49,14 +49,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   OutcomeCount total;
   QuantizeReport all;
   auto rows = nlohmann::ordered_json::array();
-  Table table = {{{"tensor"},
-                  {"became"},
-                  {"shape"},
-                  {"dB", Align::right},
-                  {"max error", Align::right},
-                  {"bits", Align::right},
-                  {"not finite", Align::right}},
-                 {}};
+  Table table = {{"tensor", "became", "shape", ">dB", ">max error", ">bits", ">not finite"}, {}};
   std::vector<std::string> notes;
   for (const ModelLine& l : result.lines) {
     for (OutcomeCount* c : {&counts[static_cast<size_t>(l.outcome)], &total}) {
@@ -84,9 +77,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   notes.insert(notes.end(), result.notes.begin(), result.notes.end());
   print_notes(notes);
   auto outcomes = nlohmann::ordered_json::object();
-  Table summary = {
-      {{"outcome"}, {"tensors", Align::right}, {"bytes before", Align::right}, {"after", Align::right}, {"meaning"}},
-      {}};
+  Table summary = {{"outcome", ">tensors", ">bytes before", ">after", "meaning"}, {}};
   for (const OutcomeInfo& info : outcome_table) {
     const OutcomeCount& c = counts[static_cast<size_t>(info.id)];
     outcomes[info.name] = c.tensors;

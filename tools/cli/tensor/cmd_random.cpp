@@ -4,6 +4,7 @@
 #include "fp4/random_words.h"
 #include "src/files/tensor_writer.h"
 #include "src/text/json_reader.h"
+#include "src/text/member_json.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -43,18 +44,13 @@ void run_random(const RandomOptions& o) {
   if (o.json) {
     auto draws = nlohmann::ordered_json::array();
     for (uint64_t i = 0; i < o.count; ++i) draws.push_back(draw_at(i));
-    print_json({{"bits", bits},
-                {"packing", packing.name},
-                {"first", o.first},
-                {"count", o.count},
-                {"seed", place.seed},
-                {"stream", place.stream},
-                {"step", place.step},
-                {"draws", draws}});
+    print_json(joined_json({{{"bits", bits}, {"packing", packing.name}},
+                            FP4_NAMED(o.first, o.count, place.seed, place.stream, place.step),
+                            {{"draws", draws}}}));
     return;
   }
   const int digits = (bits + 3) / 4;
-  Table table = {{{"position", Align::right}, {"draw", Align::right}, {"hex", Align::right}}, {}};
+  Table table = {{">position", ">draw", ">hex"}, {}};
   for (uint64_t i = 0; i < o.count; ++i) {
     const uint32_t draw = draw_at(i);
     table.rows.push_back(

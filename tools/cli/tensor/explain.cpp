@@ -27,7 +27,7 @@ namespace {
 
 template <class Infos, class Counts>
 void print_uses(const char* what, const Infos& infos, const Counts& counts) {
-  Table table{{{what}, {"offered", Align::right}, {"took", Align::right}, {"what it is for, or why it declined"}}, {}};
+  Table table{{what, ">offered", ">took", "what it is for, or why it declined"}, {}};
   for (const auto& row : infos) {
     const cpu::UseCount& c = counts[static_cast<size_t>(row.id)];
     const bool was_asked = c.offered > 0 || c.declined == nullptr;

@@ -95,7 +95,7 @@ void print(const EvalOptions& o, const sim::Checkpoint& checkpoint, const std::v
   std::vector<std::string> others;
   for (const auto& [name, value] : rows[0].evaluated.result.metrics)
     if (name != "loss" && name != "loss_hp" && name != "trivial_loss") others.push_back(name);
-  Table table{{{"recipe"}, {"loss", Align::right}, {"over fp32", Align::right}}, {}};
+  Table table{{"recipe", ">loss", ">over fp32"}, {}};
   for (const std::string& name : others) table.columns.push_back({name, Align::right});
   for (const EvaluatedRow& row : rows) {
     table.rows.push_back({row.recipe + (row.is_own ? " (its own)" : ""), fmt::format("{:.6g}", metric(row, "loss")),

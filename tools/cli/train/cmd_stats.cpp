@@ -77,7 +77,7 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   table.columns = {{"layer"}, {"gemm"}, {"operand"}};
   if (!o.probes.empty()) table.columns.push_back({"spec"});
   for (const std::string q : quantities) table.columns.push_back({q == "underflow" ? "to zero" : q, Align::right});
-  table.columns.push_back({"gemm error", Align::right});
+  table.columns.push_back(">gemm error");
   for (const Key& key : order) {
     const auto& [layer, gemm, operand, probe] = key;
     if (operand == "c") continue;

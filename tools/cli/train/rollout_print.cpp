@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "src/text/member_json.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -106,7 +107,7 @@ ordered_json divergence_json(const std::optional<Divergence>& d) {
 }  // namespace
 
 void print_divergence(const Divergence& d) {
-  Table table{{{"of a token"}, {"mean", Align::right}, {"95 % interval", Align::right}, {"largest", Align::right}}, {}};
+  Table table{{"of a token", ">mean", ">95 % interval", ">largest"}, {}};
   table.rows.push_back({"KL, nats", kl_text(d), ci_text(d.kl, 1), fmt::format("{:.3g}", d.largest)});
   table.rows.push_back({"another top-1, %", d.flipped.n == 0 ? "-" : fmt::format("{:.3g}", 100 * d.flipped.mean),
                         ci_text(d.flipped, 100), ""});
@@ -127,13 +128,7 @@ void print_rollout(const Rollout& r, const std::string& against, const std::stri
   print_wrapped(fmt::format("Loss: {:.6g} against {:.6g}.", r.recipe_metrics.at("loss"), r.against_metrics.at("loss")));
   print_wrapped(r.first ? "First difference: " + first_text(*r.first) + "." : "No forward product differs in a bit.");
   if (r.turns.empty()) return print_wrapped("The forward passes of the two recipes are described by the same words.");
-  Table causes{{{"word"},
-                {"against", Align::right},
-                {"recipe", Align::right},
-                {"KL alone", Align::right},
-                {"top-1 alone", Align::right},
-                {"KL without", Align::right}},
-               {}};
+  Table causes{{"word", ">against", ">recipe", ">KL alone", ">top-1 alone", ">KL without"}, {}};
   for (const sweeps::Turn& t : r.turns)
     causes.rows.push_back({t.word, word_text(t.against), word_text(t.recipe), t.alone ? kl_text(*t.alone) : "cannot be",
                            t.alone ? share_text(t.alone->flipped.mean) : "",
@@ -148,19 +143,15 @@ ordered_json json_of(const Rollout& r) {
   ordered_json out = {{"tokens", r.tokens}, {"examples", r.examples}};
   out.update(divergence_json(r.all));
   if (r.first)
-    out["first"] = {{"layer", r.first->layer},         {"part", r.first->part},       {"operand", r.first->operand},
-                    {"differing", r.first->differing}, {"count", r.first->count},     {"row", r.first->row},
-                    {"column", r.first->column},       {"against", r.first->against}, {"recipe", r.first->recipe}};
+    out["first"] = FP4_NAMED(r.first->layer, r.first->part, r.first->operand, r.first->differing, r.first->count,
+                             r.first->row, r.first->column, r.first->against, r.first->recipe);
   else
     out["first"] = nullptr;
   out["causes"] = ordered_json::array();
   for (const sweeps::Turn& t : r.turns) {
-    out["causes"].push_back({{"word", t.word},
-                             {"meaning", t.meaning},
-                             {"against", t.against},
-                             {"recipe", t.recipe},
-                             {"alone", divergence_json(t.alone)},
-                             {"without", divergence_json(t.without)}});
+    out["causes"].push_back(
+        joined_json({FP4_NAMED(t.word, t.meaning, t.against, t.recipe),
+                     {{"alone", divergence_json(t.alone)}, {"without", divergence_json(t.without)}}}));
     if (!t.reason.empty()) out["causes"].back()["reason"] = t.reason;
   }
   out["pairs"] = ordered_json::array();

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "src/text/member_json.h"
 #include "tasks/run.h"
 #include "tools/cli/provenance.h"
 
@@ -20,23 +21,18 @@ nlohmann::ordered_json train_result(const sim::Json& config, uint64_t seed, cons
   nlohmann::ordered_json metrics = nlohmann::ordered_json::object(), products;
   for (const auto& [name, value] : h.metrics) metrics[name] = number(value);
   for (size_t g = 0; g < 3; ++g) products[std::array{"fprop", "dgrad", "wgrad"}[g]] = h.products[g];
-  nlohmann::ordered_json result = {{"task", config.at("task").at("name")},
-                                   {"recipe", config.at("recipe").at("name")},
-                                   {"seed", seed},
-                                   {"steps", config.at("train").at("steps")},
-                                   {"status", std::string(sim::word(h.status))},
-                                   {"message", h.message},
-                                   {"metrics", metrics},
-                                   {"curve", curve},
-                                   {"products", products},
-                                   {"digest", h.digest},
-                                   {"seconds", h.seconds},
-                                   {"steps_per_second", h.steps_per_second},
-                                   {"step_cpu_seconds", h.step_cpu_seconds},
-                                   {"evaluation_cpu_seconds", h.evaluation_cpu_seconds},
-                                   {"config", config},
-                                   {"config_hash", tasks::config_hash(config)},
-                                   {"provenance", provenance(i)}};
+  nlohmann::ordered_json result =
+      joined_json({{{"task", config.at("task").at("name")},
+                    {"recipe", config.at("recipe").at("name")},
+                    {"seed", seed},
+                    {"steps", config.at("train").at("steps")},
+                    {"status", std::string(sim::word(h.status))},
+                    {"message", h.message},
+                    {"metrics", metrics},
+                    {"curve", curve},
+                    {"products", products}},
+                   FP4_NAMED(h.digest, h.seconds, h.steps_per_second, h.step_cpu_seconds, h.evaluation_cpu_seconds),
+                   {{"config", config}, {"config_hash", tasks::config_hash(config)}, {"provenance", provenance(i)}}});
   if (h.parent)
     result["parent"] = {{"checkpoint", h.parent->checkpoint}, {"step", h.parent->step}, {"recipe", h.parent->recipe}};
   if (!h.placement.empty()) result["device"] = h.placement;
