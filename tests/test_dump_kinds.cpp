@@ -198,7 +198,7 @@ TEST_CASE("whatever equals survives a replay from its words with the case's seed
   expect(drawn, "scale_rounding=stochastic");
   CHECK(drawn.causes[0].words == "nvfp4,scale_rounding=stochastic");
   for (const Cause& cause : drawn.causes) {
-    INFO(cause.cause);
+    INFO(cause.text());
     REQUIRE_FALSE(cause.words.empty());
     const auto again = bench.dump_of(cause.words, {"scales", "codes"});
     for (size_t i = 0; i < again.size(); ++i) CHECK(again[i].bytes == scales[i].bytes);
@@ -218,8 +218,8 @@ TEST_CASE("whatever equals survives a replay from its words with the case's seed
   }
   REQUIRE(changed > 20);
   for (const Cause& cause : bench.diagnose_dump({cut}).causes) {
-    INFO(cause.cause);
-    CHECK((cause.after > 0 || cause.cause.find("stochastic") == std::string::npos));
+    INFO(cause.text());
+    CHECK((cause.after > 0 || cause.text().find("stochastic") == std::string::npos));
   }
 }
 

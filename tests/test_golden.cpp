@@ -397,7 +397,7 @@ TEST_CASE("a partial cause says what it leaves, and one that helps little is not
   const Diagnosis d = bench.diagnose_dump(dump);
   CHECK(!d.explains_all);
   REQUIRE(!d.causes.empty());
-  CHECK(d.causes[0].cause == "scale_rule=rceil");
+  CHECK(d.causes[0].text() == "scale_rule=rceil");
   const auto count = [&](const std::string& name, const std::vector<Array>& other) {
     auto all = other;
     const int packed = name == "codes" ? 4 : 0;

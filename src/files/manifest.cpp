@@ -55,7 +55,7 @@ nlohmann::json parse_manifest(const std::string& text, const std::filesystem::pa
 }
 
 Error damaged(const std::filesystem::path& folder, std::string_view file, std::string_view why) {
-  return Error(fmt::format("{}: {} is damaged: {}", folder.string(), file, why), Error::failed);
+  return {fmt::format("{}: {} is damaged", folder.string(), file), std::string(why), Error::failed};
 }
 
 bool leads_out(const std::filesystem::path& folder, const std::string& file) {

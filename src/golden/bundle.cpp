@@ -266,8 +266,7 @@ std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& ba
                          fmt::format("whole, but other bytes than this version computes (signature {}, here {})",
                                      bundle.signature, arithmetic_signature())});
       } catch (const Error& e) {
-        const std::string_view what = e.what();
-        out.push_back({file_of(c, a.name), std::string(what.substr(std::min(what.find("damaged"), what.size())))});
+        out.push_back({file_of(c, a.name), "damaged: " + e.text});
       }
     }
     for (const std::string& name : left) out.push_back({file_of(c, name), "this version makes no such array"});

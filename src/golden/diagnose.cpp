@@ -47,15 +47,10 @@ struct Suspect {
   int parts = 1;
 };
 
-std::string joined(const std::string& a, const std::string& b, const char* between) {
-  return a.empty() ? b : b.empty() ? a : a + between + b;
-}
+std::string joined(const std::string& a, const std::string& b) { return a.empty() ? b : b.empty() ? a : a + "; " + b; }
 
-// Whether both change the same axis: "scale_rule".
-bool shares_axis(const std::string& causes, const std::string& cause) {
-  const std::string axis = cause.substr(0, cause.find('=') + 1);
-  return causes.starts_with(axis) || causes.find(" and " + axis) != std::string::npos;
-}
+// Whether `more` begins with an axis that is changed already.
+bool shares_axis(const Changes& changes, const Changes& more) { return changes_axis(changes, more.front().axis); }
 
 class Search {
  public:
@@ -73,7 +68,8 @@ class Search {
     std::vector<std::pair<double, NamedKernel>> of_codes;
     for (const NamedKernel& n : orders(c_, base_)) {
       const Score s = try_one(n, found);
-      if (n.cause.starts_with("nibble_order=") && dumps("codes") && dumps("scales")) of_codes.emplace_back(s.f1(), n);
+      if (changes_axis(n.changes, "nibble_order") && dumps("codes") && dumps("scales"))
+        of_codes.emplace_back(s.f1(), n);
     }
     // Scales of another order beside the orders of codes that explain most.
     std::stable_sort(of_codes.begin(), of_codes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -105,7 +101,7 @@ class Search {
       if (sample_ && ++looked_at > 2 * width) break;
       const Score whole = sample_ ? score(simulator_, s.named.kernel, evidence_) : s.score;
       if (4 * whole.after > 3 * before_) continue;  // the golden itself leaves all of `before`
-      out.push_back({s.named.cause, s.named.detail, before_, whole.after, whole.f1()});
+      out.push_back({s.named.changes, s.named.detail, before_, whole.after, whole.f1()});
       if (out.size() == 5) break;
     }
     std::stable_sort(out.begin(), out.end(), [](const Cause& a, const Cause& b) { return a.f1 > b.f1; });
@@ -122,7 +118,7 @@ class Search {
   }
 
   static NamedKernel both(const NamedKernel& first, const NamedKernel& second) {
-    return {joined(first.cause, second.cause, " and "), joined(first.detail, second.detail, "; "), second.kernel};
+    return {first.changes + second.changes, joined(first.detail, second.detail), second.kernel};
   }
 
   // Of some rows, where they tell that the kernel is not the one.
@@ -171,20 +167,19 @@ class Search {
     by_words.other_operand = n.kernel.other_operand;
     const bool is_said = static_cast<const Computation&>(by_words) == static_cast<const Computation&>(n.kernel);
     if (is_said && !score(anew, by_words, evidence_).explains()) return;
-    found.push_back({n.cause, n.detail, before_, 0, 1.0, is_said ? replay.words : ""});
+    found.push_back({n.changes, n.detail, before_, 0, 1.0, is_said ? replay.words : ""});
   }
 
   // Kernels that are right but for signs of zeros: with a word of negative_zero, or as a cause without a name.
   void add_zero_signs(std::vector<Cause>& found) {
     std::vector<NamedKernel> right = but_zeros_;
-    if (score(simulator_, base_, evidence_).explains_but_zeros()) right.insert(right.begin(), {"", "", base_});
+    if (score(simulator_, base_, evidence_).explains_but_zeros()) right.insert(right.begin(), {{}, "", base_});
     for (const NamedKernel& n : right)
       for (const NamedKernel& zero : zero_signs(n.kernel)) try_one(both(n, zero), found, 2);
     for (const NamedKernel& n : right)
       if (found.empty())
-        found.push_back({joined(n.cause, "zero_sign=other", " and "),
-                         joined(n.detail, "zeros of the other sign, by no rule that has a name", "; "), before_, 0,
-                         1.0});
+        found.push_back({n.changes + Changes{{"zero_sign", "other"}},
+                         joined(n.detail, "zeros of the other sign, by no rule that has a name"), before_, 0, 1.0});
     but_zeros_.clear();
   }
 
@@ -197,13 +192,13 @@ class Search {
         if (!try_one(n, exact, 2).explains()) continue;
         const NamedKernel words = in_words(n, base_, [this](const Kernel& k) { return score_of(k).explains(); });
         const bool is_known =
-            std::any_of(found.begin(), found.end(), [&](const Cause& c) { return c.cause == words.cause; });
+            std::any_of(found.begin(), found.end(), [&](const Cause& c) { return c.changes == words.changes; });
         if (!is_known) keep(words, found);
         break;
       }
     }
-    const auto words = [](const Cause& c) { return std::count(c.cause.begin(), c.cause.end(), '='); };
-    std::stable_sort(found.begin(), found.end(), [&](const Cause& a, const Cause& b) { return words(a) < words(b); });
+    std::stable_sort(found.begin(), found.end(),
+                     [](const Cause& a, const Cause& b) { return a.changes.size() < b.changes.size(); });
   }
 
   // One change more on top of the best suspects.
@@ -214,7 +209,7 @@ class Search {
     for (const Suspect& s : best) {
       if (s.parts >= parts) continue;
       for (const NamedKernel& n : changes(c_, s.named.kernel)) {
-        if (n.kernel == s.named.kernel || shares_axis(s.named.cause, n.cause) || !may_add(n.kernel)) continue;
+        if (n.kernel == s.named.kernel || shares_axis(s.named.changes, n.changes) || !may_add(n.kernel)) continue;
         try_one(both(s.named, n), found, parts);
       }
       if (!found.empty()) return;
@@ -270,11 +265,9 @@ std::string wrong_size(const Case& c, const std::vector<CandidateArray>& arrays,
 }
 
 // Whether a cause is an order alone: the arrays are right, and where their elements lie is known.
-bool is_order(const std::string& cause) {
-  const size_t and_at = cause.find(" and ");
-  const std::string first = cause.substr(0, and_at);
-  if (!first.starts_with("nibble_order=") && !first.starts_with("scale_layout=")) return false;
-  return and_at == std::string::npos || is_order(cause.substr(and_at + 5));
+bool is_order(const Changes& changes) {
+  return std::all_of(changes.begin(), changes.end(),
+                     [](const Change& c) { return c.axis == "nibble_order" || c.axis == "scale_layout"; });
 }
 
 }  // namespace
@@ -316,8 +309,8 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
   if (out.causes.empty()) out.causes = search.explanations(backend);
   out.explains_all = !out.causes.empty();
   if (out.explains_all) {
-    out.is_order = is_order(out.causes[0].cause);
-    out.summary = "equals " + out.causes[0].cause + " (" + out.causes[0].detail + ")";
+    out.is_order = is_order(out.causes[0].changes);
+    out.summary = "equals " + out.causes[0].text() + " (" + out.causes[0].detail + ")";
     return out;
   }
   out.causes = search.near();

@@ -10,16 +10,18 @@
 #include <string>
 #include <vector>
 
+#include "src/golden/change.h"
 #include "src/golden/compare_arrays.h"
 
 namespace fp4::golden {
 
 struct Cause {
-  std::string cause;  // in axis words: "scale_rule=rceil", "nibble_order=high_first", "accumulator=k64_rz"
+  Changes changes;  // in axis words: "scale_rule=rceil", "nibble_order=high_first", "accumulator=k64_rz"
   std::string detail;
   uint64_t before = 0, after = 0;  // elements that differ from the golden, and from a kernel with this cause
   double f1 = 0;                   // of the differences that it names, signs of zeros aside
   std::string words{};             // its --spec, where words alone say it: computed anew from them with the case's seed
+  std::string text() const { return text_of(changes); }
   // Share of the differences that the cause removes, those that it would add taken off; 1 = all.
   double explains() const { return 1.0 - static_cast<double>(after) / static_cast<double>(before); }
 };

@@ -201,9 +201,10 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
     if (e.array != "codes") continue;
     if (const RandomStreamInfo* fault = faulty_stream(c, draw_bounds(c, in, e.got))) {
       causes.push_back(
-          {std::string("random_stream=") + fault->name,
+          {{{"random_stream", fault->name}},
            fmt::format("other draws than the case's, and {}: no other rule lets elements share them", fault->doc),
-           before, 0});
+           before,
+           0});
       continue;
     }
     const StochasticTest t = stochastic_test(c, in, e.got, backend);
@@ -211,9 +212,9 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
     const bool fair = std::abs(t.z_mean) < 4 && std::abs(t.chi - 1) < 0.2;
     const std::string stats = fmt::format("unbiased within {:.1f} SD, variance ratio {:.3f}", t.z_mean, t.chi);
     if (fair)
-      causes.push_back({"random_words=other", "stochastic rounding with other draws: " + stats, before, 0});
+      causes.push_back({{{"random_words", "other"}}, "stochastic rounding with other draws: " + stats, before, 0});
     else
-      causes.push_back({"rounding=biased_stochastic", "codes are neighbours, but " + stats, before, 0});
+      causes.push_back({{{"rounding", "biased_stochastic"}}, "codes are neighbours, but " + stats, before, 0});
   }
 }
 

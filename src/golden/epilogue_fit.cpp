@@ -58,12 +58,11 @@ std::vector<float> simplest(const Interval& range) {
   return out;
 }
 
-// What was found, in cause words and with its numbers.
+// What was found, in words and with its numbers; no words: the product alone.
 struct Named {
-  std::string cause, detail;
+  std::vector<const char*> epilogue;  // "alpha", "bias"
+  std::string detail;
 };
-
-constexpr const char* no_epilogue = "epilogue=none";
 
 // One array of outputs [rows, cols] beside a product.
 class Fit {
@@ -74,22 +73,20 @@ class Fit {
 
   // "alpha=0.37", "alpha=1, beta=0.5", "alpha=2, a bias a column"; no value where none fits.
   std::optional<Named> named() const {
-    if (fits({1.0f, 0.0f, false}, {})) return Named{no_epilogue, "the product alone"};
+    if (fits({1.0f, 0.0f, false}, {})) return Named{{}, "the product alone"};
     for (const float alpha : simplest(ratio(product_)))
-      if (alpha != 1.0f && fits({alpha, 0.0f, false}, {}))
-        return Named{"epilogue=alpha", fmt::format("alpha={}", alpha)};
-    if (bias_under(1.0f)) return Named{"epilogue=bias", "a bias a column"};
+      if (alpha != 1.0f && fits({alpha, 0.0f, false}, {})) return Named{{"alpha"}, fmt::format("alpha={}", alpha)};
+    if (bias_under(1.0f)) return Named{{"bias"}, "a bias a column"};
     if (!c_.empty()) {
       for (const float beta : simplest(ratio_of_rest(1.0f)))
-        if (fits({1.0f, beta, false}, {})) return Named{"epilogue=beta", fmt::format("alpha=1, beta={}", beta)};
+        if (fits({1.0f, beta, false}, {})) return Named{{"beta"}, fmt::format("alpha=1, beta={}", beta)};
       for (const float alpha : simplest(slope_beside_c()))
         for (const float beta : simplest(ratio_of_rest(alpha)))
-          if (fits({alpha, beta, false}, {}))
-            return Named{"epilogue=beta", fmt::format("alpha={}, beta={}", alpha, beta)};
+          if (fits({alpha, beta, false}, {})) return Named{{"beta"}, fmt::format("alpha={}, beta={}", alpha, beta)};
     }
     for (const float alpha : simplest(slope_of_columns()))
       if (alpha != 1.0f && bias_under(alpha))
-        return Named{"epilogue=alpha and epilogue=bias", fmt::format("alpha={}, a bias a column", alpha)};
+        return Named{{"alpha", "bias"}, fmt::format("alpha={}, a bias a column", alpha)};
     return std::nullopt;
   }
 
@@ -241,17 +238,19 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
         all = one;
       }
       if (!all) continue;
-      std::vector<std::string> words = {all->cause};
+      Changes changes;
+      for (const char* part : all->epilogue) changes.push_back({"epilogue", part});
       if (activation != Activation::none) {
-        words.push_back(std::string("epilogue=") + row_of(activation_table, activation).name);
-        if (words[0] == no_epilogue) words.erase(words.begin());
+        changes.push_back({"epilogue", row_of(activation_table, activation).name});
         all->detail += std::string(", then ") + row_of(activation_table, activation).doc;
       }
-      if (type.id != RealType::fp32) words.push_back(std::string("output=") + type.name);
-      if (!adder.empty()) words.push_back("accumulator=" + adder);
-      // That there is no epilogue is part of a cause only where one was said.
-      if (words.size() > 1 && words[0] == no_epilogue && !c.epilogue.is_said()) words.erase(words.begin());
-      causes.push_back({fmt::format("{}", fmt::join(words, " and ")),
+      const bool has_epilogue = !changes.empty();
+      if (type.id != RealType::fp32) changes.push_back({"output", type.name});
+      if (!adder.empty()) changes.push_back({"accumulator", adder});
+      // That there is no epilogue is a cause where nothing else is, and a part of one where an epilogue was said.
+      if (!has_epilogue && (changes.empty() || c.epilogue.is_said()))
+        changes.insert(changes.begin(), {"epilogue", "none"});
+      causes.push_back({std::move(changes),
                         all->detail + (type.id == RealType::fp32 ? "" : std::string(", rounded to ") + type.name),
                         before, 0, 1.0});
       return true;

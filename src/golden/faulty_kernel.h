@@ -1,4 +1,4 @@
-// What a kernel that differs from a case would dump: its specs, and the deeds that no spec can say.
+// What a kernel that differs from a case would dump: its specs, and what no spec can say.
 #pragma once
 
 #include <array>

@@ -57,12 +57,14 @@ std::optional<Cause> moved_scales(const Case& c, const std::vector<CandidateArra
           if (!is_moved(expected, got, along_rows ? 0 : step, along_rows ? step : 0, rolls)) continue;
           const char* const word = rolls ? "rolled" : "shifted";
           const char* const what = along_rows ? "block" : "row";
-          return Cause{fmt::format("scales={}:{:+}{}", word, step, what),
+          return Cause{{{"scales", fmt::format("{}:{:+}{}", word, step, what)}},
                        fmt::format("the scale of each block stands {} {}{} {}{}", by, what, by > 1 ? "s" : "",
                                    along_rows ? (step > 0 ? "to the right" : "to the left")
                                               : (step > 0 ? "further down" : "further up"),
                                    rolls ? "; those at the end come in at the other end" : ""),
-                       comparisons[*only].mismatches, 0, 1.0};
+                       comparisons[*only].mismatches,
+                       0,
+                       1.0};
         }
   return std::nullopt;
 }

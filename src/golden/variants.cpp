@@ -15,6 +15,10 @@ std::string word_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+std::string instead_text(const Change& change, const Json& own) {
+  return "the kernel does " + text_of({change}) + " instead of " + word_of(own);
+}
+
 // Every legal change of one field of the spec.
 std::vector<NamedKernel> spec_changes(const Kernel& base) {
   std::vector<NamedKernel> out;
@@ -28,8 +32,8 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
       return;
     }
     if (!invalid_reason(k.a).empty() || !invalid_reason(k.b).empty() || canonical(k.a) == own) return;
-    const std::string change = field.name + ("=" + word_of(value));
-    out.push_back({change, "the kernel does " + change + " instead of " + word_of(field.get(base.a)), k});
+    const Change change = {field.name, word_of(value)};
+    out.push_back({{change}, instead_text(change, field.get(base.a)), k});
   };
   for (const auto& field : quant_fields()) {
     if (field.words == nullptr || std::string(field.name) == "ragged") continue;
@@ -62,15 +66,15 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
 // What a dump may call tensor scale, and what its amax may be taken of.
 template <class Add>
 void add_tensor_scales(const Case& c, const Kernel& base, const Add& add) {
-  add("tensor_scale_stored=reciprocal", "1/g instead of g",
+  add({{"tensor_scale_stored", "reciprocal"}}, "1/g instead of g",
       [](Kernel& k) { k.stored_g = Kernel::StoredG::reciprocal; });
   if (c.hadamard.size > 0) return;  // the amax is that of the rotated operand
-  add("tensor_scale_stored=encode", "target*M/amax, the factor of the encoder, instead of g",
+  add({{"tensor_scale_stored", "encode"}}, "target*M/amax, the factor of the encoder, instead of g",
       [](Kernel& k) { k.stored_g = Kernel::StoredG::encode; });
-  add("tensor_scale_stored=amax", "the amax of the tensor instead of g",
+  add({{"tensor_scale_stored", "amax"}}, "the amax of the tensor instead of g",
       [](Kernel& k) { k.stored_g = Kernel::StoredG::amax; });
   if (base.a.tensor_scale != TensorScale::current) return;
-  add("tensor_scale_of=bf16", "the amax of the tensor rounded to bf16 first",
+  add({{"tensor_scale_of", "bf16"}}, "the amax of the tensor rounded to bf16 first",
       [](Kernel& k) { k.measured_g = Kernel::MeasuredG::bf16; });
 }
 
@@ -80,8 +84,9 @@ void add_output_types(const Case& c, const Kernel& base, std::vector<NamedKernel
     if (type.id == RealType::fp32) continue;
     Kernel k = base;
     k.output = type.id;
-    out.push_back({std::string(c.is_gemm ? "output=" : "dequantized=") + type.name,
-                   std::string(c.is_gemm ? "the product" : "decoded values") + " rounded to " + type.name, k});
+    out.push_back({{{c.is_gemm ? "output" : "dequantized", type.name}},
+                   std::string(c.is_gemm ? "the product" : "decoded values") + " rounded to " + type.name,
+                   k});
   }
 }
 
@@ -94,7 +99,7 @@ std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
     const char* detail;
     bool needs_signs, is_of_products;
   };
-  constexpr Fault faults[] = {
+  constexpr Fault known[] = {
       {Rotation::none, "none", "the Hadamard was left out", false, false},
       {Rotation::reversed, "signs_reversed", "the signs in reverse order", true, false},
       {Rotation::after, "signs_after", "signs after the transform instead of before it", true, false},
@@ -103,12 +108,12 @@ std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
       {Rotation::only_b, "only_b", "the first operand was not rotated", false, true},
   };
   std::vector<NamedKernel> out;
-  for (const Fault& fault : faults) {
+  for (const Fault& fault : known) {
     if ((fault.needs_signs && c.hadamard.signs == HadamardSigns::none) || (fault.is_of_products && !c.is_gemm))
       continue;
     Kernel k = base;
     k.rotation = fault.id;
-    out.push_back({std::string("hadamard=") + fault.name, fault.detail, k});
+    out.push_back({{{"hadamard", fault.name}}, fault.detail, k});
   }
   const Json own = to_json(c.hadamard);
   const auto with = [&](const char* field, const Json& value) {
@@ -118,8 +123,8 @@ std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
     if (*k.hadamard == c.hadamard ||
         (!c.is_gemm && hadamard_padded(*k.hadamard, c.cols) != hadamard_padded(c.hadamard, c.cols)))
       return;
-    const std::string change = std::string("hadamard.") + field + "=" + word_of(value);
-    out.push_back({change, "the kernel does " + change + " instead of " + word_of(own[field]), k});
+    const Change change = {std::string("hadamard.") + field, word_of(value)};
+    out.push_back({{change}, instead_text(change, own[field]), k});
   };
   for (const auto& field : hadamard_fields())
     if (field.words != nullptr)
@@ -128,60 +133,61 @@ std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
   return out;
 }
 
-std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
+std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
   std::vector<NamedKernel> out;
-  const auto add = [&](const char* cause, const char* detail, auto&& change) {
+  const auto add = [&](const Changes& changes, const std::string& detail, auto&& change) {
     Kernel k = base;
     change(k);
-    out.push_back({cause, detail, k});
+    out.push_back({changes, detail, k});
   };
   if (!c.is_gemm) {
     if (base.a.has_scale() && !is_real(base.a.scale)) {
-      add("scale_storage=values", "scales as real numbers instead of codes",
+      add({{"scale_storage", "values"}}, "scales as real numbers instead of codes",
           [](Kernel& k) { k.scales_as_values = true; });
-      add("scale_step=-1", "every scale one code low", [](Kernel& k) { k.scale_step = -1; });
-      add("scale_step=+1", "every scale one code high", [](Kernel& k) { k.scale_step = 1; });
+      add({{"scale_step", "-1"}}, "every scale one code low", [](Kernel& k) { k.scale_step = -1; });
+      add({{"scale_step", "+1"}}, "every scale one code high", [](Kernel& k) { k.scale_step = 1; });
     }
-    add("code_storage=values", "elements as real numbers instead of codes",
+    add({{"code_storage", "values"}}, "elements as real numbers instead of codes",
         [](Kernel& k) { k.codes_as_values = true; });
-    add("code_storage=values and scale_storage=values", "elements and scales as real numbers instead of codes",
+    add({{"code_storage", "values"}, {"scale_storage", "values"}},
+        "elements and scales as real numbers instead of codes",
         [](Kernel& k) { k.codes_as_values = k.scales_as_values = true; });
-    add("saturation=wrap", "values beyond the largest code wrap around", [](Kernel& k) { k.saturation = 1; });
+    add({{"saturation", "wrap"}}, "values beyond the largest code wrap around", [](Kernel& k) { k.saturation = 1; });
     if (base.a.element == Element::e4m3 || base.a.element == Element::e5m2) {
-      add("saturation=nan", "values beyond the largest code become the all-ones code",
+      add({{"saturation", "nan"}}, "values beyond the largest code become the all-ones code",
           [](Kernel& k) { k.saturation = 2; });
     }
     if (c.rows == c.cols || !c.with_transpose) {
-      add("block_axis=0", "blocks run along axis 0", [](Kernel& k) { k.swap_operand_axis = true; });
+      add({{"block_axis", "0"}}, "blocks run along axis 0", [](Kernel& k) { k.swap_operand_axis = true; });
     }
   }
   if (base.a.has_tensor_scale()) {
-    add("tensor_scale_decode=missing", "decoded without the tensor scale",
+    add({{"tensor_scale_decode", "missing"}}, "decoded without the tensor scale",
         [](Kernel& k) { k.decode_g = Kernel::DecodeG::missing; });
-    add("tensor_scale_decode=twice", "tensor scale applied twice",
+    add({{"tensor_scale_decode", "twice"}}, "tensor scale applied twice",
         [](Kernel& k) { k.decode_g = Kernel::DecodeG::twice; });
     if (!c.is_gemm && base.a.tensor_scale_cols(c.cols) == 0) add_tensor_scales(c, base, add);
     if (!c.is_gemm) {
-      add("tensor_scale_decode=divided", "divided by the tensor scale",
+      add({{"tensor_scale_decode", "divided"}}, "divided by the tensor scale",
           [](Kernel& k) { k.decode_g = Kernel::DecodeG::divided; });
     }
   }
   if (c.hadamard.size > 0)
     for (NamedKernel& n : rotations(c, base)) out.push_back(std::move(n));
   if (base.a.draws_random_bits()) {
-    const auto at = [&](const char* cause, RandomPlace p) {
-      add(cause, "random bits of another place", [&](Kernel& k) { k.place = p; });
+    const auto at = [&](const Change& change, RandomPlace p) {
+      add({change}, "random bits of another place", [&](Kernel& k) { k.place = p; });
     };
-    at("stream=second_operand", c.place.second_operand());
-    at("step=0", {c.place.seed, c.place.stream, 0});
-    at("step=+1", {c.place.seed, c.place.stream, c.place.step + 1});
-    at("stream=0", {c.place.seed, 0, c.place.step});
-    at("seed=0", {0, c.place.stream, c.place.step});
+    at({"stream", "second_operand"}, c.place.second_operand());
+    at({"step", "0"}, {c.place.seed, c.place.stream, 0});
+    at({"step", "+1"}, {c.place.seed, c.place.stream, c.place.step + 1});
+    at({"stream", "0"}, {c.place.seed, 0, c.place.step});
+    at({"seed", "0"}, {0, c.place.stream, c.place.step});
     if (is_stochastic(base.a.rounding) && !c.is_gemm) {
-      add("draw_order=column_major", "element (row, k) takes draw k*rows + row",
+      add({{"draw_order", "column_major"}}, "element (row, k) takes draw k*rows + row",
           [](Kernel& k) { k.draws = Kernel::DrawOrder::column_major; });
       if (base.a.random_bits < 32)
-        add("draw_order=high_first", "the first of a word's draws is its highest bits",
+        add({{"draw_order", "high_first"}}, "the first of a word's draws is its highest bits",
             [](Kernel& k) { k.draws = Kernel::DrawOrder::high_first; });
     }
   }
@@ -191,18 +197,18 @@ std::vector<NamedKernel> deeds(const Case& c, const Kernel& base) {
       if (!invalid_reason(row.row, base.a, base.b).empty()) continue;
       Kernel k = base;
       k.accumulator = row.row;
-      out.push_back({std::string("accumulator=") + row.name, row.doc, k});
+      out.push_back({{{"accumulator", row.name}}, row.doc, k});
     }
     for (const ProductFactorInfo& row : product_factor_table)
       if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
-        add((std::string("product_factor=") + row.name).c_str(), row.doc, [&](Kernel& k) { k.factor = row.id; });
-    add("output=transposed", "C^T instead of C", [](Kernel& t) { t.output_transposed = true; });
+        add({{"product_factor", row.name}}, row.doc, [&](Kernel& k) { k.factor = row.id; });
+    add({{"output", "transposed"}}, "C^T instead of C", [](Kernel& t) { t.output_transposed = true; });
     for (const SparsityInfo& row : sparsity_table)
       if (c.sparsity != Sparsity::none && row.id != c.sparsity)
-        add((std::string("sparse=") + row.name).c_str(),
+        add({{"sparse", row.name}},
             row.id == Sparsity::none
                 ? "elements that are left out are zeros in the sum, and take their places in groups"
-                : (std::string("of A are kept ") + row.doc).c_str(),
+                : std::string("of A are kept ") + row.doc,
             [&](Kernel& k) { k.sparsity = row.id; });
   }
   return out;
@@ -239,13 +245,13 @@ std::vector<NamedKernel> orders(const Case& c, const Kernel& base) {
     if (layout.bits != code_bits(c) || base.codes_in || layout.id == CodeLayout::unpacked) continue;
     Kernel k = base;
     k.codes_in = layout.id;
-    out.push_back({std::string("nibble_order=") + layout.name, std::string("codes: ") + layout.doc, k});
+    out.push_back({{{"nibble_order", layout.name}}, std::string("codes: ") + layout.doc, k});
   }
   for (const ScaleLayoutInfo& layout : scale_layout_table) {
     if (!base.a.has_scale() || base.scales_in) continue;
     Kernel k = base;
     k.scales_in = layout.id;
-    out.push_back({std::string("scale_layout=") + layout.name, std::string("scales: ") + layout.doc, k});
+    out.push_back({{{"scale_layout", layout.name}}, std::string("scales: ") + layout.doc, k});
   }
   return out;
 }
@@ -255,7 +261,7 @@ std::vector<NamedKernel> changes(const Case& c, const Kernel& base) {
   if (!c.is_gemm && !base.other_operand) {
     Kernel k = base;
     k.other_operand = true;
-    out.push_back({"operand=transposed", "the transposed operand's arrays", k});
+    out.push_back({{{"operand", "transposed"}}, "the transposed operand's arrays", k});
   }
   // An adder of the case that does not take the changed operands would refuse them, and so would a sparse product.
   const auto adds = [&](const Kernel& k) {
@@ -270,19 +276,19 @@ std::vector<NamedKernel> changes(const Case& c, const Kernel& base) {
   for (NamedKernel& n : spec_changes(base)) {
     if (c.is_gemm && !adds(n.kernel)) continue;
     out.push_back(n);
-    if (c.is_gemm || !n.cause.starts_with("block=")) continue;
+    if (c.is_gemm || !changes_axis(n.changes, "block")) continue;
     n.kernel.repeats_scales = true;
-    out.push_back({n.cause + " and scale_storage=repeated",
+    out.push_back({n.changes + Changes{{"scale_storage", "repeated"}},
                    n.detail + "; each scale once for every block of the case's size that it covers", n.kernel});
   }
-  for (NamedKernel& n : deeds(c, base)) out.push_back(std::move(n));
+  for (NamedKernel& n : faults(c, base)) out.push_back(std::move(n));
   return out;
 }
 
 std::vector<NamedKernel> zero_signs(const Kernel& base) {
   std::vector<NamedKernel> out;
   for (NamedKernel& n : spec_changes(base))
-    if (n.cause.starts_with("negative_zero=")) out.push_back(std::move(n));
+    if (changes_axis(n.changes, "negative_zero")) out.push_back(std::move(n));
   return out;
 }
 
@@ -298,7 +304,7 @@ std::vector<NamedKernel> presets_like(const Kernel& base) {
     }
     k.b = k.a;
     if (!invalid_reason(k.a).empty() || canonical(k.a) == canonical(base.a)) continue;
-    out.push_back({std::string("preset=") + p.name, p.doc, k});
+    out.push_back({{{"preset", p.name}}, p.doc, k});
   }
   return out;
 }
@@ -308,7 +314,8 @@ NamedKernel in_words(const NamedKernel& preset, const Kernel& base,
   const Json own = to_json(base.a);
   Json words = to_json(preset.kernel.a);
   Kernel kernel = preset.kernel;
-  std::string cause, instead;
+  Changes changes;
+  std::string instead;
   for (const auto& field : quant_fields()) {
     if (words[field.name] == own[field.name]) continue;
     const Json kept = words[field.name];
@@ -324,10 +331,10 @@ NamedKernel in_words(const NamedKernel& preset, const Kernel& base,
     } catch (const Error&) {
     }
     words[field.name] = kept;
-    cause += (cause.empty() ? "" : " and ") + std::string(field.name) + "=" + word_of(kept);
+    changes.push_back({field.name, word_of(kept)});
     instead += (instead.empty() ? "" : ", ") + word_of(own[field.name]);
   }
-  return {cause, "as " + preset.cause.substr(std::string("preset=").size()) + " does, instead of " + instead, kernel};
+  return {changes, "as " + preset.changes.front().word + " does, instead of " + instead, kernel};
 }
 
 }  // namespace fp4::golden

@@ -1,10 +1,11 @@
-// The named ways in which a kernel can differ from a case: each is a cause in axis words and what such a kernel
-// computes. diagnose.cpp tries them, alone and several at once.
+// The named ways in which a kernel can differ from a case: each is a list of changes and what such a kernel computes.
+// diagnose.cpp tries them, alone and several at once.
 #pragma once
 
 #include <functional>
 
 #include "src/golden/bundle.h"
+#include "src/golden/change.h"
 #include "src/golden/faulty_kernel.h"
 
 namespace fp4::golden {
@@ -12,7 +13,7 @@ namespace fp4::golden {
 CaseInputs load_inputs(const Bundle& bundle, const Case& c);
 
 struct NamedKernel {
-  std::string cause;  // "scale_rule=rceil"; several: joined by " and "
+  Changes changes;
   std::string detail;
   Kernel kernel;
 };
@@ -21,7 +22,7 @@ struct NamedKernel {
 std::string replay_words(const std::string& base_words, const QuantSpec& base, const QuantSpec& changed);
 
 // What `base` becomes by one change: of an order of codes or scales that `base` leaves to the array's name, of a word
-// of the spec, of a deed that no word says (float log2, missing saturation, use of the tensor scale, draws), of the
+// of the spec, of what no word of it says ( missing saturation, use of the tensor scale, draws), of the
 // adder.
 std::vector<NamedKernel> changes(const Case& c, const Kernel& base);
 std::vector<NamedKernel> orders(const Case& c, const Kernel& base);  // the orders alone

@@ -72,7 +72,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
 }
 
 Error unknown_word(std::string_view place, std::string_view word, const std::vector<std::string>& accepted) {
-  std::string message = std::string(place) + ": unknown word '" + printable(word) + "'";
+  std::string message = "unknown word '" + printable(word) + "'";
   const std::string nearest = nearest_word(word, accepted);
   if (!nearest.empty()) message += "; did you mean '" + printable(nearest) + "'?";
   message += nearest.empty() ? "; accepted: " : " Accepted: ";
@@ -82,7 +82,9 @@ Error unknown_word(std::string_view place, std::string_view word, const std::vec
   const std::size_t shown = nearest.empty() || accepted.size() <= most ? accepted.size() : first;
   for (std::size_t i = 0; i < shown; ++i) message += (i == 0 ? "" : ", ") + printable(accepted[i]);
   if (shown < accepted.size()) message += " and " + std::to_string(accepted.size() - shown) + " more";
-  return Error(message);
+  Error error(std::string(place), std::move(message));
+  error.word = word;
+  return error;
 }
 
 }  // namespace fp4

@@ -48,7 +48,7 @@ auto at_place(const std::string& place, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
-    throw Error(place + ": " + error.what(), error.kind);
+    throw Error(place, error);
   }
 }
 

@@ -38,7 +38,7 @@ void check_depth(const Database& database, std::string_view text, const char* co
     } else if (!in_text) {
       depth += text[i] == '[' || text[i] == '{' ? 1 : text[i] == ']' || text[i] == '}' ? -1 : 0;
       if (depth > deepest)
-        throw Error(database.name() + ": damaged: column " + column + " is nested deeper than 64 levels",
+        throw Error(database.name(), std::string("damaged: column ") + column + " is nested deeper than 64 levels",
                     Error::failed);
     }
   }
@@ -47,7 +47,8 @@ void check_depth(const Database& database, std::string_view text, const char* co
 Json stored_json(const Database& database, std::string_view text, const char* column) {
   check_depth(database, text, column);
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) throw Error(database.name() + ": damaged: column " + column + " is not JSON", Error::failed);
+  if (json.is_discarded())
+    throw Error(database.name(), std::string("damaged: column ") + column + " is not JSON", Error::failed);
   return json;
 }
 
@@ -58,7 +59,7 @@ std::map<std::string, std::string> parse_train_signatures(const Database& databa
   const Json json = text.empty() ? Json::object() : stored_json(database, text, "train_signatures");
   for (const auto& [task, signature] : json.items()) {
     if (!json.is_object() || !signature.is_string()) {
-      throw Error(database.name() + ": train_signatures: not one text for each task", Error::failed);
+      throw Error(database.name(), "train_signatures: not one text for each task", Error::failed);
     }
     by_task[task] = signature.get<std::string>();
   }
@@ -94,7 +95,8 @@ void Store::finish() {
   }
   database.execute("PRAGMA synchronous=FULL");
   if (database.integer("PRAGMA wal_checkpoint(TRUNCATE)") != 0) {
-    throw Error(file_.string() + ": another program reads it, so its last runs stay in " + file_.string() +
+    throw Error(file_.string(),
+                "another program reads it, so its last runs stay in " + file_.string() +
                     "-wal; keep the two together, or start the same command again",
                 Error::failed);
   }

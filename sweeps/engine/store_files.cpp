@@ -32,8 +32,10 @@ void refuse_links(const fs::path& folder, bool to_write) {
                              : to_write && status.st_nlink > 1 ? "has a second name (a hard link)"
                                                                : nullptr;
     if (what == nullptr) continue;
-    throw Error(entry.path().string() + ": " + what +
-                "; a sweep's folder holds files of its own, and nothing was changed. Remove it, or put a copy there");
+    throw Error(
+        entry.path().string(),
+        std::string(what) +
+            "; a sweep's folder holds files of its own, and nothing was changed. Remove it, or put a copy there");
   }
 }
 
@@ -43,13 +45,15 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
   for (int attempt = 0; attempt < 100; ++attempt) {
     descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
     if (descriptor_ < 0) {
-      throw Error(folder.string() + ": the folder cannot be written (" + std::strerror(errno) + ")", Error::failed);
+      throw Error(folder.string(), std::string("the folder cannot be written (") + std::strerror(errno) + ")",
+                  Error::failed);
     }
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       std::array<char, 128> holder{};
       const ssize_t size = ::pread(descriptor_, holder.data(), holder.size() - 1, 0);
       ::close(descriptor_);
-      throw Error(folder.string() + ": another sweep is writing here (" +
+      throw Error(folder.string(),
+                  "another sweep is writing here (" +
                       std::string(holder.data(), size > 0 ? static_cast<size_t>(size) : 0) +
                       "); wait for it, or give this one its own --out and merge",
                   Error::failed);
@@ -60,7 +64,7 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
     descriptor_ = -1;
   }
   if (descriptor_ < 0)
-    throw Error(folder.string() + ": sweep.lock cannot be held: it keeps being replaced", Error::failed);
+    throw Error(folder.string(), "sweep.lock cannot be held: it keeps being replaced", Error::failed);
   std::array<char, 65> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::string holder = "process " + std::to_string(::getpid()) + " on " + host.data();
@@ -94,9 +98,9 @@ void FileWatch::check() const {
     if (::stat(entry.file.c_str(), &status) == 0 && status.st_dev == entry.device && status.st_ino == entry.inode) {
       continue;
     }
-    throw Error(entry.file.string() +
-                    ": was deleted, moved or replaced while this sweep was writing to it; runs since then are not "
-                    "stored. Put it back or start again: the same command does what is missing",
+    throw Error(entry.file.string(),
+                "was deleted, moved or replaced while this sweep was writing to it; runs since then are not "
+                "stored. Put it back or start again: the same command does what is missing",
                 Error::failed);
   }
 }
@@ -112,21 +116,23 @@ void remove_unusable_sidecars(const fs::path& store_file) {
   if (!usable(shared)) fs::remove(shared, failure);
   for (const fs::path& file : {shared, fs::path(store_file.string() + "-wal")}) {
     if (usable(file)) continue;
-    throw Error(file.string() + ": left by another program or user, and cannot be used; make it a file that can be " +
-                    "read and written (a -wal holds runs), or remove it",
+    throw Error(file.string(),
+                "left by another program or user, and cannot be used; make it a file that can be "
+                "read and written (a -wal holds runs), or remove it",
                 Error::failed);
   }
 }
 
 void sync_to_disk(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw Error(path.string() + ": cannot be opened (" + std::strerror(errno) + ")", Error::failed);
+  if (descriptor < 0)
+    throw Error(path.string(), std::string("cannot be opened (") + std::strerror(errno) + ")", Error::failed);
   const int failed = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
   // File systems that cannot sync a folder say EINVAL.
   if (failed != 0 && reason != EINVAL) {
-    throw Error(path.string() + ": does not reach the disk (" + std::strerror(reason) + ")", Error::failed);
+    throw Error(path.string(), std::string("does not reach the disk (") + std::strerror(reason) + ")", Error::failed);
   }
 }
 
@@ -169,9 +175,9 @@ Snapshot::Snapshot(const fs::path& store_file) {
       if (before == after) return;
     }
   } catch (const fs::filesystem_error& error) {
-    throw Error(store_file.string() + ": cannot be read: " + error.code().message(), Error::failed);
+    throw Error(store_file.string(), "cannot be read: " + error.code().message(), Error::failed);
   }
-  throw Error(store_file.string() + ": keeps changing while it is copied; try again when its writer is idle",
+  throw Error(store_file.string(), "keeps changing while it is copied; try again when its writer is idle",
               Error::failed);
 }
 

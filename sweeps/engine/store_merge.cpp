@@ -87,7 +87,7 @@ void Store::absorb(const Store& other) {
   std::vector<std::string> damage;
   for (const Store* store : {static_cast<const Store*>(this), &other}) {
     check_hashes(*store->handle_->database, damage);
-    if (!damage.empty()) throw Error(store->file_.string() + ": damaged: " + damage.front(), Error::failed);
+    if (!damage.empty()) throw Error(store->file_.string(), "damaged: " + damage.front(), Error::failed);
   }
   const std::string theirs = other.meta("part"), mine = meta("grid").empty() ? theirs : meta("part");
   const bool counted = !other.meta("configs").empty() && (meta("grid").empty() || !meta("configs").empty());
@@ -122,7 +122,7 @@ void Store::absorb(const Store& other) {
 StoreCheck check_store(const fs::path& folder) {
   const fs::path file = folder / "sweep.sqlite";
   refuse_links(folder, /*to_write=*/false);
-  if (!fs::exists(file)) throw Error(folder.string() + ": no sweep here (there is no sweep.sqlite)");
+  if (!fs::exists(file)) throw Error(folder.string(), "no sweep here (there is no sweep.sqlite)");
   const Snapshot copy(file);  // with its journal, whoever is writing
   Database database(copy.file(), SQLITE_OPEN_READWRITE, file.string());
   add_row_hash_function(database);
@@ -135,9 +135,7 @@ StoreCheck check_store(const fs::path& folder) {
     }
     check_hashes(database, result.damage);
   } catch (const Error& error) {
-    // Whoever prints the damage names the file.
-    const std::string text = error.what(), place = database.name() + ": ";
-    result.damage.push_back(text.starts_with(place) ? text.substr(place.size()) : text);
+    result.damage.push_back(error.text);  // whoever prints it names the file
   }
   return result;
 }

@@ -89,7 +89,7 @@ void Store::insert(std::span<const RunRecord> runs) {
     const auto seed = static_cast<int64_t>(run.seed);
     const auto train_signature = identity_.train_signatures.find(run.task);
     if (train_signature == identity_.train_signatures.end()) {
-      throw Error(file_.string() + ": a run of the task '" + run.task + "', whose train signature is not known",
+      throw Error(file_.string(), "a run of the task '" + run.task + "', whose train signature is not known",
                   Error::failed);
     }
     const auto bind_key = [&](Statement& statement) -> Statement& {
@@ -123,8 +123,8 @@ void Store::insert(std::span<const RunRecord> runs) {
   handle_->watch.add(file_.string() + "-wal");
   handle_->watch.check();
   if (!conflict.empty()) {
-    throw Error(file_.string() + ": non-determinism found: " + conflict +
-                    "; both rows are kept (`fp4sim sweep status` lists them)",
+    throw Error(file_.string(),
+                "non-determinism found: " + conflict + "; both rows are kept (`fp4sim sweep status` lists them)",
                 Error::failed);
   }
 }
@@ -163,7 +163,7 @@ std::vector<RunRecord> Store::runs(bool with_curves, const std::vector<std::stri
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
-      throw Error(file_.string() + ": " + place + ": " + error.what(), Error::failed);
+      throw Error(file_.string(), place + ": " + error.what(), Error::failed);
     }
   }
   return runs;

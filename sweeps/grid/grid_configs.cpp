@@ -39,7 +39,7 @@ void GridConfigs::check() const {
           } catch (const Error& e) {
             // A path of which the first word is known has a wrong value.
             const std::string first = axis.path.substr(0, axis.path.find('.'));
-            if (first.empty() || std::string(e.what()).find("'" + first + "'") == std::string::npos) throw;
+            if (first.empty() || e.word != first) throw;
             const std::string path = longer_path(task, axis, i);
             if (path.empty()) throw;
             throw Error("no field of a recipe is called '" + axis.path + "'; did you mean '" + path + "'?");

@@ -4,8 +4,10 @@
 The folder of an include is its first word ("fp4/..." is include/fp4); an include without a folder is a neighbour.
 tests may include everything and nothing includes tests. ROOMS are the folders inside a folder, in the same order: a room
 includes itself and rooms to its left. Two source files never have one name, whatever their folders: an error that names
-`grid.cpp:40` names one place. Last: no vector function of src/cpu that may stay a call returns one vector in a struct
-(src/cpu/README.md says what g++ does to it).
+`grid.cpp:40` names one place. No vector function of src/cpu that may stay a call returns one vector in a struct
+(src/cpu/README.md says what g++ does to it). Last: what an error says is for people; no code compares its text, searches
+it or keeps it in a variable of its own to do so (fields of Error are there for that), but for main.cpp, which prints it,
+and json_reader.cpp, which takes the library's number off.
 """
 import pathlib
 import re
@@ -18,6 +20,9 @@ ROOMS = {
     "sweeps": ["cost", "grid", "engine", "judge", "explore", "report"],
 }
 VECTOR_CALL = re.compile(r"\bFP4_TARGET\s+(?:__attribute__\(\(\w+\)\)\s+)?(?:inline\s+)?(?:F|I|B)\s+(\w+)\(")
+MESSAGE_READ = re.compile(
+    r"what\(\)\)?\s*(?:\.\s*(?:r?find|starts_with|ends_with|contains|substr|compare)|[=!]=)|[=!]=\s*\S*what\(\)|\b(?:string|string_view|auto)&?\s+\w+\s*[=({][^;]*\bwhat\(\)")
+MESSAGE_READERS = ("tools/main.cpp", "src/text/json_reader.cpp")
 SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 failures = []
@@ -33,6 +38,8 @@ for level, folder in enumerate(ORDER):
         text = path.read_text(encoding="utf-8")
         if path.is_relative_to(root / "src/cpu"):
             failures += [f"{path.relative_to(root)}: {name} is a call that returns a vector" for name in VECTOR_CALL.findall(text)]
+        if folder != "tests" and not str(path.relative_to(root)).startswith(MESSAGE_READERS):
+            failures += [f"{path.relative_to(root)}: decides by the text of an error: {m[0]}" for m in MESSAGE_READ.finditer(text)]
         for number, line in enumerate(text.splitlines(), 1):
             found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             if not found:

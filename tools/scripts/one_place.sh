@@ -56,8 +56,9 @@ patterns = re.findall(r"(\w+/\*\.\w+)", read("sweeps/CMakeLists.txt"))
 for folder in ("recipes", "grids", "hardware", "models"):
     added = f"{folder}/new_one_place.json"
     check(f"file in sweeps/{folder}", [added] if any(fnmatch.fnmatch(added, p) for p in patterns) else [], 1)
-study = read("tools/study.sh")
-check("study", [p.name for p in pathlib.Path("tools/studies").glob("*.json") if re.search(rf"\b{p.stem}\b", re.sub("#.*", "", study))], 0)
+study = re.sub("#.*", "", read("tools/study.sh"))
+for path in sorted(pathlib.Path("sweeps/studies").glob("*.json")) or sys.exit("no study below sweeps/studies"):
+    check(f"study {path.stem}", [str(path)] + ["tools/study.sh"] * bool(re.search(rf"\b{path.stem}\b", study)), 1)
 
 # What is code: its own file and one list.
 for name in re.findall(r"  X\((\w+),", read("tools/main.cpp")):  # the list itself, and its file

@@ -15,16 +15,16 @@ bool is_equal_input(const golden::CandidateArray& array, const golden::Compariso
 // The order of a dump whose arrays are right but for it; empty where it is wrong, or where another order was said.
 std::string order_of(const VerifyJob& job, const CaseVerdict& r) {
   if (!r.diagnosis.is_order) return "";
-  const std::string order = r.diagnosis.causes[0].cause;
-  if (job.dump.says_nibbles && order.find("nibble_order=") != std::string::npos) return "";
-  if (job.dump.says_scale_layout && order.find("scale_layout=") != std::string::npos) return "";
+  const golden::Cause& order = r.diagnosis.causes[0];
+  if (job.dump.says_nibbles && golden::changes_axis(order.changes, "nibble_order")) return "";
+  if (job.dump.says_scale_layout && golden::changes_axis(order.changes, "scale_layout")) return "";
   for (size_t i = 0; i < r.arrays.size(); ++i) {  // "codes_high_first" says one, too
     const golden::ArrayName name = golden::parse_array_name(r.arrays[i].golden);
     const bool says =
         name.code_layout != golden::CodeLayout::low_first || name.scale_layout != golden::ScaleLayout::linear;
     if (says && r.comparisons[i].mismatches > 0) return "";
   }
-  return order;
+  return order.text();
 }
 
 bool is_within(const golden::Tolerance& tolerance, const golden::Bundle& bundle, const CaseVerdict& r) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "src/text/member_json.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -15,18 +16,14 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json mismatch_json(const std::string& case_name, const golden::Comparison& c, const golden::Mismatch& m) {
-  const auto known = [](const std::optional<double>& v) { return v ? ordered_json(*v) : ordered_json(); };
-  return {{"case", case_name},
-          {"x", known(m.x)},
-          {"scale", known(m.scale)},
-          {"payload", known(m.payload)},
-          {"stage", c.stage},
-          {"array", c.golden},
-          {"index", m.index},
-          {"expected_bits", fmt::format("{:x}", m.expected_bits)},
-          {"got_bits", fmt::format("{:x}", m.got_bits)},
-          {"expected", m.expected},
-          {"got", m.got}};
+  return joined_json({{{"case", case_name}},
+                      FP4_NAMED(m.x, m.scale, m.payload, c.stage),
+                      {{"array", c.golden},
+                       {"index", m.index},
+                       {"expected_bits", fmt::format("{:x}", m.expected_bits)},
+                       {"got_bits", fmt::format("{:x}", m.got_bits)},
+                       {"expected", m.expected},
+                       {"got", m.got}}});
 }
 
 // The causes over all cases that differ, best first. A case that does not list a cause keeps all its differences.
@@ -44,7 +41,8 @@ ordered_json overall_diagnosis(const std::vector<CaseVerdict>& cases) {
     else if (!r.diagnosis.first_diverging.empty())
       before += r.mismatches();
     for (const golden::Cause& c : r.diagnosis.causes) {
-      auto it = std::find_if(totals.begin(), totals.end(), [&](const Total& t) { return t.cause.cause == c.cause; });
+      auto it =
+          std::find_if(totals.begin(), totals.end(), [&](const Total& t) { return t.cause.changes == c.changes; });
       if (it == totals.end()) it = totals.insert(totals.end(), {c, 0});
       it->removed += c.before - c.after;
     }
@@ -54,13 +52,10 @@ ordered_json overall_diagnosis(const std::vector<CaseVerdict>& cases) {
   for (Total& t : totals) {
     t.cause.before = before;
     t.cause.after = before - t.removed;
-    list.push_back({{"cause", t.cause.cause},
-                    {"explains", t.cause.explains()},
-                    {"f1", t.cause.f1},
-                    {"before", t.cause.before},
-                    {"after", t.cause.after},
-                    {"detail", t.cause.detail},
-                    {"spec", t.cause.words.empty() ? ordered_json(nullptr) : ordered_json(t.cause.words)}});
+    list.push_back(
+        joined_json({{{"cause", t.cause.text()}},
+                     FP4_NAMED(t.cause.explains(), t.cause.f1, t.cause.before, t.cause.after, t.cause.detail),
+                     {{"spec", t.cause.words.empty() ? ordered_json(nullptr) : ordered_json(t.cause.words)}}}));
   }
   return list;
 }
@@ -96,21 +91,14 @@ std::string line_text(const std::string& text) {
 std::string case_text(const CaseVerdict& r) {
   std::string out;
   out += fmt::format("{}\n", r.which->name);
-  Table table = {{{"array"}, {"compared", Align::right}, {"wrong", Align::right}, {"distance: count"}, {"where"}}, {}};
+  Table table = {{"array", ">compared", ">wrong", "distance: count", "where"}, {}};
   for (const golden::Comparison& c : r.comparisons)
     table.rows.push_back({c.golden, grouped(static_cast<int64_t>(c.compared)),
                           grouped(static_cast<int64_t>(c.mismatches)), histogram_text(c),
                           c.shape_note.empty() ? c.where : c.shape_note});
   out += table_text(table);
-  Table mismatches = {{{"array"},
-                       {"index"},
-                       {"expected", Align::right},
-                       {"bits", Align::right},
-                       {"got", Align::right},
-                       {"bits", Align::right}},
-                      {}};
-  Table payloads = {{{"array"}, {"index"}, {"x", Align::right}, {"scale", Align::right}, {"x/scale", Align::right}},
-                    {}};
+  Table mismatches = {{"array", "index", ">expected", ">bits", ">got", ">bits"}, {}};
+  Table payloads = {{"array", "index", ">x", ">scale", ">x/scale"}, {}};
   for (const golden::Comparison& c : r.comparisons)
     for (size_t i = 0; i < c.first.size() && i < 3; ++i) {
       const auto& m = c.first[i];
@@ -134,7 +122,7 @@ std::string case_text(const CaseVerdict& r) {
     out += fmt::format("  what comes nearer, with the differences left:\n");
   for (const golden::Cause& c : r.diagnosis.causes)
     out += line_text(fmt::format("  {} -> {}  {}", grouped(static_cast<int64_t>(c.before)),
-                                 grouped(static_cast<int64_t>(c.after)), c.cause));
+                                 grouped(static_cast<int64_t>(c.after)), c.text()));
   out += "\n";
   return out;
 }
@@ -188,22 +176,18 @@ ordered_json verdict_json(const Verdict& v) {
                      {"summary", r.diagnosis.summary}});
   }
   for (const golden::Ignored& i : v.ignored) ignored.push_back({{"source", i.source}, {"reason", i.reason}});
-  return {{"equal", v.mismatches == 0},
-          {"compared", v.compared},
-          {"mismatches", v.mismatches},
-          {"tolerated", v.tolerated},
-          {"orders", v.orders},
-          {"unjudged", v.unjudged},
-          {"padding", {{"not_zero", v.padding}, {"nan", v.padding_nan}}},
-          {"complete", v.gaps.empty()},
-          {"gaps", v.gaps},
-          {"coverage", coverage_json(v.coverage)},
-          {"ignored", ignored},
-          {"first", first},
-          {"stages", stages},
-          {"first_diverging_stage", diverging},
-          {"diagnosis", overall_diagnosis(v.cases)},
-          {"cases", cases}};
+  return joined_json({{{"equal", v.mismatches == 0}},
+                      FP4_NAMED(v.compared, v.mismatches, v.tolerated, v.orders, v.unjudged),
+                      {{"padding", {{"not_zero", v.padding}, {"nan", v.padding_nan}}},
+                       {"complete", v.gaps.empty()},
+                       {"gaps", v.gaps},
+                       {"coverage", coverage_json(v.coverage)},
+                       {"ignored", ignored},
+                       {"first", first},
+                       {"stages", stages},
+                       {"first_diverging_stage", diverging},
+                       {"diagnosis", overall_diagnosis(v.cases)},
+                       {"cases", cases}}});
 }
 
 std::string verdict_text(const Verdict& v) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/explore/sweep.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
@@ -86,11 +87,7 @@ void run_status(const StatusOptions& o, Invocation& invocation) {
                                    {"other_signatures", others}};
     json["stages"] = nlohmann::ordered_json::array();
     for (const sweeps::Gap& gap : gaps) {
-      json["stages"].push_back({{"stage", gap.stage},
-                                {"reached", gap.reached},
-                                {"wanted", gap.wanted},
-                                {"missing", gap.missing},
-                                {"failed", gap.failed}});
+      json["stages"].push_back(FP4_NAMED(gap.stage, gap.reached, gap.wanted, gap.missing, gap.failed));
     }
     json["conflicts"] = nlohmann::ordered_json::array();
     for (const sweeps::Conflict& conflict : conflicts) {
@@ -142,6 +139,7 @@ void run_merge(const MergeOptions& o, Invocation& invocation) {
     if (folder == o.out || std::filesystem::equivalent(folder, o.out, absent))
       throw Error("sweep merge: " + folder + ": source and target are one folder; give --out another one");
   }
+  const std::filesystem::path out = (std::filesystem::path(o.out) / "").parent_path();
   std::vector<std::string> problems;
   std::unique_ptr<sweeps::Store> merged;
   size_t read = 0;
@@ -152,7 +150,7 @@ void run_merge(const MergeOptions& o, Invocation& invocation) {
         work();
         return true;
       } catch (const Error& error) {
-        if (std::string_view(error.what()).starts_with((std::filesystem::path(o.out) / "").string())) throw;
+        if (std::filesystem::path(error.place).parent_path() == out) throw;
         if (merged == nullptr && &folder == &o.folders.back() && problems.empty()) throw;
         problems.emplace_back(error.what());
         return false;
