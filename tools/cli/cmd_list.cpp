@@ -5,11 +5,13 @@
 #include <map>
 
 #include "src/layout/digit_layout.h"
+#include "src/text/embedded.h"
+#include "src/text/json_reader.h"
+#include "src/text/member_json.h"
 #include "sweeps/judge/results.h"
 #include "tasks/run.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/options.h"
-#include "tools/cli/preset_peers.h"
 #include "tools/cli/reference.h"
 #include "tools/cli/table_print.h"
 
@@ -51,18 +53,6 @@ void print_words(const std::string& topic, const std::string& sweep) {
   for (const std::string& name : names) fmt::print("{}\n", name);
 }
 
-// The peer whose code ran beside a preset, which says so where there is none, or an accumulator.
-template <class Table>
-nlohmann::ordered_json comparison_of(const Table& table, const std::string& name) {
-  const PresetPeer* p = find_row(table, name);
-  if (p == nullptr) return "not compared";
-  return {{"peer", p->peer},
-          {"version", p->version},
-          {"values_equal", p->equal},
-          {"values_compared", p->compared},
-          {"difference", p->difference}};
-}
-
 void run_list(const ListOptions& o) {
   const std::vector<std::string> topics = o.topics.empty() ? catalogue_topics() : o.topics;
   if (o.words) {
@@ -70,9 +60,10 @@ void run_list(const ListOptions& o) {
     return;
   }
   auto rows = nlohmann::ordered_json::array();
+  const auto peers = parse_json<nlohmann::ordered_json>(embedded("peers.json"), "peers.json");
   std::string text;
   for (const std::string& topic : topics) {
-    Table table = {{{topic}, {""}}, {}};
+    Table table = {{topic, ""}, {}};
     const std::vector<CatalogueRow> catalogue = catalogue_rows(topic);
     const auto has_source = [](const CatalogueRow& row) { return !row.source.empty(); };
     const bool has_evidence = !catalogue.empty() && !catalogue.front().evidence.empty();
@@ -80,9 +71,9 @@ void run_list(const ListOptions& o) {
     if (std::any_of(catalogue.begin(), catalogue.end(), has_source)) table.columns.push_back({"source"});
     for (const CatalogueRow& row : catalogue) {
       rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"topic", topic}});
-      if (topic == "presets") rows.back()["compared_with"] = comparison_of(preset_peers, row.name);
-      if (topic == "accumulators" && find_row(accumulator_peers, row.name) != nullptr)
-        rows.back()["compared_with"] = comparison_of(accumulator_peers, row.name);
+      const bool has_peer = peers.contains(topic) && peers[topic].contains(row.name);
+      if (has_peer || topic == "presets")
+        rows.back()["compared_with"] = has_peer ? peers[topic][row.name] : nlohmann::ordered_json("not compared");
       if (has_evidence) rows.back()["evidence"] = row.evidence;
       table.rows.push_back({row.name, row.doc});
       if (has_evidence) table.rows.back().push_back(row.evidence);
@@ -117,7 +108,7 @@ struct ShowOptions {
 void show_layers(const ShowOptions& o) {
   const sim::Json config = tasks::canonical({{"task", o.name}, {"recipe", o.recipe}, {"train", {{"steps", 1}}}});
   const std::vector<sim::LayerInfo> layers = tasks::layers(config);
-  Table table = {{{"layer"}, {"in"}, {"out"}, {"quantisable"}, {"fprop"}, {"dgrad"}, {"wgrad"}}, {}};
+  Table table = {{"layer", "in", "out", "quantisable", "fprop", "dgrad", "wgrad"}, {}};
   auto rows = nlohmann::ordered_json::array();
   std::map<std::string, double> shares;
   double total = 0;
@@ -125,13 +116,8 @@ void show_layers(const ShowOptions& o) {
     const auto& p = l.precisions;
     table.rows.push_back(
         {l.name, std::to_string(l.in), std::to_string(l.out), l.quantisable ? "yes" : "by a rule", p[0], p[1], p[2]});
-    rows.push_back({{"name", l.name},
-                    {"in", l.in},
-                    {"out", l.out},
-                    {"quantisable", l.quantisable},
-                    {"fprop", p[0]},
-                    {"dgrad", p[1]},
-                    {"wgrad", p[2]}});
+    rows.push_back(joined_json(
+        {FP4_NAMED(l.name, l.in, l.out, l.quantisable), {{"fprop", p[0]}, {"dgrad", p[1]}, {"wgrad", p[2]}}}));
     for (const std::string& precision : p) shares[precision] += l.multiply_adds;
     total += 3 * l.multiply_adds;
   }
