@@ -226,9 +226,9 @@ TEST_CASE("a teacher's targets are its probabilities beside the labels", "[quick
     pass.teacher = &teacher;
     sim::Arena memory;
     sim::Tape tape(memory, sim::kernels(), pass);
-    teacher.speaks = true;
+    teacher.records = true;
     sim::cross_entropy(tape, tape.constant({heard.data(), n, classes}), labels, weights);
-    teacher.speaks = false;
+    teacher.records = false;
     sim::Var logits = tape.variable({y.data(), n, classes}, true);
     sim::Var loss = sim::cross_entropy(tape, logits, labels, weights);
     tape.backward(loss);

@@ -22,9 +22,7 @@ void LinearEngine::store_in_cache(Tape& tape, int product, Tensor x, bool by_col
   call.x = by_column ? view(x).transposed() : view(x);
   call.spec = rules.kv;
   // No other operand of a product that only rules quantise is a sketch of its factors.
-  call.place = {tape.pass.seed,
-                stream_number(static_cast<uint32_t>(product + part_stride * part), 0, 1, Purpose::sketch),
-                tape.pass.step};
+  call.place = random_place(tape.pass, {product, part}, Gemm::fprop, 1, Purpose::sketch);
   if (rules.calibrates()) call.held_amax = held;
   call.threads = tape.pass.threads;
   Quantized stored;

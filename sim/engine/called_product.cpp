@@ -11,56 +11,55 @@ namespace fp4::sim {
 
 namespace {
 
-// C += the part, row by row.
-void add_rows(const Tape& tape, float* c, int64_t c_row, Tensor part) {
-  for (int r = 0; r < part.rows; ++r) tape.k.add(c + r * c_row, part.row(r), part.cols);
-}
-
 Tensor rows_of(Tensor t, int first, int count) { return {t.row(first), count, t.cols}; }
+
+MatrixView rows_of(MatrixView m, int64_t first, int64_t count) {
+  m.data += first * m.row_stride, m.rows = count;
+  return m;
+}
 
 }  // namespace
 
-bool LinearEngine::calls_apart(const Tape& tape, const Layer& layer) const {
-  return recipe_.calls.any() && !layer.is_product && !tape.pass.training && tape.pass.quantise;
-}
-
 int LinearEngine::rows_of_call(const Tape& tape, const Layer& layer, int rows) const {
-  return calls_apart(tape, layer) && recipe_.calls.rows > 0 ? std::min(recipe_.calls.rows, rows) : rows;
+  const bool cuts = calls_apart(layer) && !tape.pass.training && tape.pass.quantise && recipe_.calls.rows > 0;
+  return cuts ? std::min(recipe_.calls.rows, rows) : rows;
 }
 
-void LinearEngine::multiply_in_calls(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w, const Quantized* ready_w,
-                                     Tensor y) {
+void LinearEngine::called_product(const ProductCall& p) {
+  Tape& tape = p.tape;
+  Layer& layer = p.layer;
   const Product& planned = layer.products[0];
   const GemmSpec& s = planned.spec;
-  const bool is_plain = layer.treatment == Treatment::plain || planned.is_plain;
-  if (!is_plain && ready_w == nullptr) {
-    quantize(tape, layer, Gemm::fprop, 1, call_of(tape, layer, part, Gemm::fprop, 1, view(w)), layer.scratch_b);
-    ready_w = &layer.scratch_b;
+  const Quantized* ready_b = p.ready_b;
+  if (!planned.is_plain && ready_b == nullptr) {
+    quantize(tape, layer, p.gemm, 1, call_of(tape, layer, p.part, p.gemm, 1, p.b), layer.scratch_b);
+    ready_b = &layer.scratch_b;
   }
   const GemmOptions options = {s.accumulator, s.hadamard.product_divisor(), tape.pass.threads};
-  const int step = std::max(1, rows_of_call(tape, layer, x.rows));
-  for (int first = 0; first < x.rows; first += step) {
-    const Tensor a = rows_of(x, first, std::min(step, x.rows - first));
-    const Tensor c = rows_of(y, first, a.rows);
-    int64_t k = x.cols;
-    if (!is_plain) {
-      quantize(tape, layer, Gemm::fprop, 0, call_of(tape, layer, part, Gemm::fprop, 0, view(a)), layer.scratch);
+  const int rows = static_cast<int>(p.a.rows), cols = static_cast<int>(p.b.rows);
+  const int step = std::max(1, rows_of_call(tape, layer, rows));
+  for (int first = 0; first < rows; first += step) {
+    const int count = std::min(step, rows - first);
+    const MatrixView a = rows_of(p.a, first, count);
+    float* const c = p.c + first * p.c_row;
+    int64_t k = a.cols;
+    if (!planned.is_plain) {
+      quantize(tape, layer, p.gemm, 0, call_of(tape, layer, p.part, p.gemm, 0, a), layer.scratch);
       k = layer.scratch.cols;  // with the Hadamard's padding
     }
-    const int64_t unit = is_plain ? 16 : unit_of_k(layer.scratch.spec, ready_w->spec);
+    const int64_t unit = planned.is_plain ? 16 : unit_of_k(layer.scratch.spec, ready_b->spec);
     int64_t begin = 0;
-    for (const int64_t end : part_ends(k, unit, recipe_.calls.parts_of(a.rows))) {
-      const Tensor sum = begin == 0 ? c : tape.arena.tensor(c.rows, c.cols);
-      if (is_plain) {
-        multiply(tape, sum.data, sum.cols, {a.data + begin, a.cols, 1}, {w.data + begin, 1, w.cols}, sum.rows, sum.cols,
-                 static_cast<int>(end - begin));
-      } else if (end - begin == k) {
-        backend_.gemm(layer.scratch, *ready_w, options, sum.data, sum.cols);
-      } else {
-        backend_.gemm(columns_of(layer.scratch, begin, end), columns_of(*ready_w, begin, end), options, sum.data,
+    for (const int64_t end : part_ends(k, unit, recipe_.calls.parts_of(count))) {
+      const Tensor sum = begin == 0 ? Tensor{c, count, cols} : tape.arena.tensor(count, cols);
+      if (planned.is_plain)
+        multiply(tape, sum.data, sum.cols, {a.data + begin, a.row_stride, a.col_stride},
+                 {p.b.data + begin, p.b.col_stride, p.b.row_stride}, count, cols, static_cast<int>(end - begin));
+      else if (end - begin == k)
+        backend_.gemm(layer.scratch, *ready_b, options, sum.data, sum.cols);
+      else
+        backend_.gemm(columns_of(layer.scratch, begin, end), columns_of(*ready_b, begin, end), options, sum.data,
                       sum.cols);
-      }
-      if (begin > 0) add_rows(tape, c.data, c.cols, sum);
+      if (begin > 0) add_to(tape, c, p.c_row, sum);
       begin = end;
     }
   }

@@ -132,6 +132,18 @@ bool LinearEngine::has_attention() const {
 
 LayerPlace LinearEngine::place_of(const Layer& layer) const { return {layer.name, layer.position, quantisable_}; }
 
+void LinearEngine::choose_ways(Layer& layer) const {
+  for (Product& product : layer.products) {
+    const bool is_forward = &product == &layer.products[0];
+    product.is_plain = is_plain(product.spec);
+    product.trained = product.is_plain                               ? &LinearEngine::plain_product
+                      : product.spec.split.any()                     ? &LinearEngine::split_product
+                      : is_forward && layer.sparse != Sparsity::none ? &LinearEngine::sparse_product
+                                                                     : &LinearEngine::whole_product;
+    product.judged = is_forward && calls_apart(layer) ? &LinearEngine::called_product : product.trained;
+  }
+}
+
 // The products of every layer in a phase. What a rule alone makes quantisable starts from fp32.
 void LinearEngine::plan(int phase) {
   earlier_ = products();
@@ -148,6 +160,7 @@ void LinearEngine::plan(int phase) {
                    ? Sparsity::none
                    : sparsity_at(recipe_, l.quantisable ? recipe_.sparse : Sparsity::none, place_of(l), phase);
     l.products = {Product{r.fprop}, Product{r.dgrad}, Product{r.wgrad}};
+    choose_ways(l);
     const WeightRules& rules = weight_rules(l);
     if (rules.any() && r.fprop.hadamard.size > 0)
       throw Error("weights: " + l.name + ": averages and resets need an fprop without a Hadamard");
@@ -156,8 +169,7 @@ void LinearEngine::plan(int phase) {
     if (recipe_.calls.any() && !l.is_product && r.fprop.split.any())
       throw Error("calls: " + l.name + ": a product of several parts is not called apart; accepted: split none");
     check_sparsity(l);
-    for (Product& product : l.products) {
-      product.is_plain = is_plain(product.spec);
+    for (const Product& product : l.products) {
       for (const QuantSpec* q : {&product.spec.a.quant, &product.spec.b.quant})
         if (l.is_product && q->has_tensor_scale() && q->tensor_scale == TensorScale::hold)
           throw Error("layers: " + l.name +
@@ -223,7 +235,7 @@ std::vector<float> LinearEngine::quantised_weights(const Pass& pass, const Layer
   QuantizeCall call;
   call.x = view(w.values);
   call.spec = spec(layer, Gemm::fprop).b.quant;
-  call.place = {pass.seed, stream_number(static_cast<uint32_t>(number), 0, 1, Purpose::rounding), pass.step};
+  call.place = random_place(pass, {number, 0}, Gemm::fprop, 1, Purpose::rounding);
   call.held_amax = layer.held_amax[0][1];
   call.threads = pass.threads;
   Quantized q;

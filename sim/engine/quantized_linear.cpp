@@ -82,10 +82,7 @@ QuantizeCall LinearEngine::call_of(Tape& tape, const Layer& layer, Part part, Ge
   call.x = x;
   call.spec = o.quant;
   call.hadamard = s.hadamard;
-  call.place = {tape.pass.seed,
-                stream_number(static_cast<uint32_t>(part.number + part_stride * part.index),
-                              static_cast<uint32_t>(gemm), static_cast<uint32_t>(operand), Purpose::rounding),
-                tape.pass.step};
+  call.place = random_place(tape.pass, part, gemm, operand, Purpose::rounding);
   if (!samples_amax(tape, o.quant))
     call.held_amax = layer.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)];
   if (gemm == Gemm::fprop && is_soft_maximum(o.estimator.scale_gradient)) call.soft_alpha = o.estimator.alpha;
@@ -104,7 +101,7 @@ void LinearEngine::quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, co
 }
 
 void LinearEngine::trace(const ProductCall& p) const {
-  if (p.tape.pass.trace == nullptr || p.part.index != 0) return;
+  if (p.tape.pass.trace == nullptr || p.part.index != 0 || p.layer.treatment == Treatment::plain) return;
   p.tape.pass.trace->product(p.tape, backend_,
                              {p.layer.name,
                               gemm_names[static_cast<size_t>(p.gemm)],
@@ -116,42 +113,41 @@ void LinearEngine::trace(const ProductCall& p) const {
                               {p.c, static_cast<int>(p.a.rows), static_cast<int>(p.b.rows)}});
 }
 
-void LinearEngine::product(ProductCall p) {
+void LinearEngine::product(const ProductCall& p) {
+  const Pass& pass = p.tape.pass;
   Product& planned = p.layer.products[static_cast<size_t>(p.gemm)];
-  const GemmSpec& s = planned.spec;
-  planned.count += p.tape.pass.training && p.part.index == 0;
-  if (planned.is_plain) {
-    multiply(p.tape, p.c, p.c_row, {p.a.data, p.a.row_stride, p.a.col_stride},
-             {p.b.data, p.b.col_stride, p.b.row_stride}, static_cast<int>(p.a.rows), static_cast<int>(p.b.rows),
-             static_cast<int>(p.a.cols));
-    return;
-  }
-  const auto call_of = [&](int operand) {
-    return this->call_of(p.tape, p.layer, p.part, p.gemm, operand, operand == 0 ? p.a : p.b);
+  planned.count += pass.training && p.part.index == 0;
+  const Way way = !pass.quantise ? &LinearEngine::plain_product : pass.training ? planned.trained : planned.judged;
+  (this->*way)(p);
+  if (noise_.counts() && p.gemm == Gemm::wgrad && !planned.is_plain)
+    noise_.add(backend_, call_of(p.tape, p.layer, p.part, p.gemm, 0, p.a),
+               call_of(p.tape, p.layer, p.part, p.gemm, 1, p.b), p.c, p.c_row);
+}
+
+void LinearEngine::plain_product(const ProductCall& p) {
+  multiply(p.tape, p.c, p.c_row, {p.a.data, p.a.row_stride, p.a.col_stride}, {p.b.data, p.b.col_stride, p.b.row_stride},
+           static_cast<int>(p.a.rows), static_cast<int>(p.b.rows), static_cast<int>(p.a.cols));
+}
+
+void LinearEngine::whole_product(const ProductCall& p) {
+  const GemmSpec& s = spec(p.layer, p.gemm);
+  MultiplyCall call;
+  call.a = call_of(p.tape, p.layer, p.part, p.gemm, 0, p.a);
+  call.b = call_of(p.tape, p.layer, p.part, p.gemm, 1, p.b);
+  call.options = {s.accumulator, s.hadamard.product_divisor(), p.tape.pass.threads};
+  call.c = p.c, call.c_stride = p.c_row;
+  const auto ready = [&](int operand, const Quantized* given, const QuantizeCall& q, Quantized& scratch) {
+    if (given != nullptr || !samples_amax(p.tape, q.spec)) return given;
+    quantize(p.tape, p.layer, p.gemm, operand, q, scratch);
+    return static_cast<const Quantized*>(&scratch);
   };
-  if (s.split.any()) {
-    SplitUse own;
-    split_product(p, p.split != nullptr ? *p.split : own);
-  } else if (p.sparse != nullptr) {
-    sparse_product(p);
-  } else {
-    const auto sampled = [&](int operand, const QuantSpec& q, Quantized& out, const Quantized*& ready) {
-      if (ready || !samples_amax(p.tape, q)) return;
-      quantize(p.tape, p.layer, p.gemm, operand, call_of(operand), out);
-      ready = &out;
-    };
-    sampled(0, s.a.quant, p.layer.scratch, p.ready_a);
-    sampled(1, s.b.quant, p.layer.scratch_b, p.ready_b);
-    const MultiplyCall call = {
-        call_of(0), call_of(1), {s.accumulator, s.hadamard.product_divisor(), p.tape.pass.threads}, p.c, p.c_row,
-        p.ready_a,  p.ready_b};
-    if (resident_ == nullptr)
-      backend_.multiply(call);
-    else if (!resident_->multiply(call))
-      throw Error("gpu: " + p.layer.name + ": a product that the device does not know; --backend auto does",
-                  Error::failed);
-  }
-  if (noise_.counts() && p.gemm == Gemm::wgrad) noise_.add(backend_, call_of(0), call_of(1), p.c, p.c_row);
+  call.ready_a = ready(0, p.ready_a, call.a, p.layer.scratch);
+  call.ready_b = ready(1, p.ready_b, call.b, p.layer.scratch_b);
+  if (resident_ == nullptr)
+    backend_.multiply(call);
+  else if (!resident_->multiply(call))
+    throw Error("gpu: " + p.layer.name + ": a product that the device does not know; --backend auto does",
+                Error::failed);
 }
 
 // Quantises an operand of fprop once, for the product and for what backward needs of it.
@@ -182,72 +178,68 @@ LinearEngine::Kept LinearEngine::keep(Tape& tape, Layer& layer, Part part, int o
   return kept;
 }
 
+void LinearEngine::keep_operands(const ProductCall& p, Saved& saved, const Apart& apart) {
+  Tape& tape = p.tape;
+  Layer& layer = p.layer;
+  const bool training = tape.pass.training;
+  const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
+  const bool reads_x = training && g.b.source == Source::fprop_quantised;
+  const bool reads_w = training && saved.x->needs_grad && d.b.source == Source::fprop_quantised;
+  const bool decode_x = reads_x && apart.y == nullptr, decode_w = reads_w && apart.y == nullptr;
+  const bool splits_x = f.split.any(), splits_w = !keeps_b_whole(f.split);
+  const bool keep_x = !splits_x && (reads_x || (training && !f.a.estimator.is_straight_through()));
+  const bool keep_w =
+      !splits_w &&
+      (reads_w || layer.weights.has_average() ||
+       (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b)))));
+  if (keep_x) saved.kept_x = keep(tape, layer, p.part, 0, saved.x->value, decode_x, apart.is_latest);
+  if (keep_w) saved.kept_w = keep(tape, layer, p.part, 1, saved.weights, decode_w, apart.is_latest);
+  if (splits_x && decode_x) p.split->decoded[0] = &saved.kept_x.decoded;
+  if (splits_w && decode_w) p.split->decoded[1] = &saved.kept_w.decoded;
+}
+
+void LinearEngine::count_inputs(Layer& layer, Tensor x) const {
+  if (!calibrates_ || !recipe_.ptq.any() || layer.is_product || layer.treatment != Treatment::quantised ||
+      layer.products[0].is_plain)
+    return;
+  if (!layer.inputs) layer.inputs = std::make_unique<InputStatistics>(x.cols, recipe_.ptq);
+  layer.inputs->add(x);
+}
+
 Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu, int index, Apart apart) {
   const Part part = {number, index};
   if (index >= most_parts || (index > 0 && number >= part_stride))
     throw Error("more than 32768 products of a layer, or 1024 layers: fewer sequences or heads are needed");
   Layer& layer = layers_[static_cast<size_t>(number)];
-  const int rows = x->value.rows, in = x->value.cols, out = w->value.rows;  // a product brings its own sizes
+  const int rows = x->value.rows, out = w->value.rows;  // a product brings its own sizes
   const bool records = x->needs_grad || w->needs_grad || (bias && bias->needs_grad);
   Var y = apart.y != nullptr || apart.only_backward ? tape.variable(Tensor{apart.y, rows, out}, records)
                                                     : tape.variable(rows, out, records);
   const Masked weights = masked(tape.arena, layer, w->value);
   Saved saved = {x, w, bias, y, relu, weights.values, {}, {}, {}};
   if (!layer.is_product) layer.weights.weight = w->value;
-  const bool training = tape.pass.training;
-  if (calibrates_ && recipe_.ptq.any() && !layer.is_product && layer.treatment == Treatment::quantised &&
-      !layer.products[0].is_plain) {
-    if (!layer.inputs) layer.inputs = std::make_unique<InputStatistics>(in, recipe_.ptq);
-    layer.inputs->add(x->value);
+  count_inputs(layer, x->value);
+  const bool is_judged = tape.pass.quantise && !tape.pass.training;
+  bool multiplies = !apart.only_backward;
+  SplitUse use;
+  ProductCall p = {tape, layer, part, Gemm::fprop, view(x->value), view(weights.values), nullptr, out};
+  p.split = &use;
+  if (is_judged && layer.calibrated) {
+    p.a = view(layer.calibrated->smoothed(tape.arena, x->value));
+    p.ready_b = &layer.calibrated->codes;
+  } else if (tape.pass.quantise && !(is_judged && calls_apart(layer))) {
+    keep_operands(p, saved, apart);
+    p.ready_a = saved.kept_x.quantized, p.ready_b = saved.kept_w.quantized;
+    if (needs_columns(layer, x->value, weights)) p.sparse = &weights;
+    multiplies = multiplies || use.decoded[0] != nullptr || use.decoded[1] != nullptr;
   }
-  const CalibratedWeights* const calibrated = layer.calibrated.get();
-  const bool plain = layer.treatment == Treatment::plain || !tape.pass.quantise;
-  if (apart.only_backward && (plain || calls_apart(tape, layer))) {
-  } else if (calls_apart(tape, layer)) {
-    multiply_in_calls(tape, layer, part, calibrated ? calibrated->smoothed(tape.arena, x->value) : x->value,
-                      weights.values, calibrated ? &calibrated->codes : nullptr, y->value);
-  } else if (plain) {
-    multiply(tape, y->value.data, out, {x->value.data, in, 1}, {weights.values.data, 1, in}, rows, out, in);
-    layer.products[0].count += training && index == 0;
-  } else if (calibrated && !training) {
-    product({tape, layer, part, Gemm::fprop, view(calibrated->smoothed(tape.arena, x->value)), view(weights.values),
-             y->value.data, out, nullptr, &calibrated->codes});
-  } else {
-    const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
-    const bool decode_x = training && g.b.source == Source::fprop_quantised;
-    const bool decode_w = training && x->needs_grad && d.b.source == Source::fprop_quantised;
-    const bool splits_x = f.split.any(), splits_w = !keeps_b_whole(f.split);
-    const bool keep_x = !splits_x && (decode_x || (training && !f.a.estimator.is_straight_through()));
-    const bool keep_w =
-        !splits_w &&
-        (decode_w || layer.weights.has_average() ||
-         (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b)))));
-    if (keep_x) saved.kept_x = keep(tape, layer, part, 0, x->value, decode_x && apart.y == nullptr, apart.is_latest);
-    if (keep_w)
-      saved.kept_w = keep(tape, layer, part, 1, weights.values, decode_w && apart.y == nullptr, apart.is_latest);
-    SplitUse use;
-    if (splits_x && decode_x && apart.y == nullptr) use.decoded[0] = &saved.kept_x.decoded;
-    if (splits_w && decode_w && apart.y == nullptr) use.decoded[1] = &saved.kept_w.decoded;
-    const bool multiplies = !apart.only_backward || use.decoded[0] != nullptr || use.decoded[1] != nullptr;
-    if (y->value.data == nullptr && multiplies) y->value = tape.floats.tensor(rows, out);
-    const ProductCall p = {tape,
-                           layer,
-                           part,
-                           Gemm::fprop,
-                           view(x->value),
-                           view(weights.values),
-                           y->value.data,
-                           out,
-                           saved.kept_x.quantized,
-                           saved.kept_w.quantized,
-                           &use,
-                           needs_columns(layer, x->value, weights) ? &weights : nullptr};
-    if (multiplies) {
-      product(p);
-      trace(p);
-    }
-    saved.channels = use.channels;
+  if (multiplies) {
+    if (y->value.data == nullptr) y->value = tape.floats.tensor(rows, out);
+    p.c = y->value.data;
+    product(p);
+    trace(p);
   }
+  saved.channels = use.channels;
   if (tape.pass.log != nullptr) note(tape, layer, part, x->value, weights.values, y->value);
   if (bias && !apart.only_backward)
     (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
@@ -275,14 +267,13 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     tape.add_gradient(bias, g);
   }
   const Tensor dy = {y->grad, rows, out};
-  const bool plain = layer.treatment == Treatment::plain;
   const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
 
   // One backward product: straight into the gradient, or through fprop's rotated basis and its estimator.
   const auto finish = [&](Var target, int operand, bool is_rotated, const auto& compute) {
     const OperandSpec& o = operand == 0 ? f.a : f.b;
     float* gradient = tape.new_gradient(target);
-    if (plain || (o.estimator.is_straight_through() && !is_rotated)) {
+    if (o.estimator.is_straight_through() && !is_rotated) {
       compute(gradient, target->value.cols);
     } else {
       const int cols = is_rotated ? static_cast<int>(hadamard_padded(f.hadamard, in)) : in;
@@ -301,11 +292,6 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
   if (x->needs_grad) {
     const bool rotated = decoded_w.data && f.hadamard.size > 0;
     finish(x, 0, rotated, [&](float* c, int64_t c_row) {
-      if (plain) {
-        multiply(tape, c, c_row, {dy.data, out, 1}, {w->value.data, in, 1}, rows, in, out);
-        layer.products[1].count += part.index == 0;
-        return;
-      }
       const Quantized* ready = nullptr;
       if (shares_weights(f, d)) {
         float* held = layer.held_amax[1].data();
@@ -325,11 +311,6 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
   const bool rotated = decoded_x.data && f.hadamard.size > 0;
   if (!w->needs_grad) return;
   finish(w, 1, rotated, [&](float* c, int64_t c_row) {
-    if (plain) {
-      multiply(tape, c, c_row, {dy.data, 1, out}, {x->value.data, in, 1}, out, in, rows);
-      layer.products[2].count += part.index == 0;
-      return;
-    }
     const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
     SplitUse use;
     if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;

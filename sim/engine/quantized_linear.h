@@ -110,10 +110,14 @@ class LinearEngine {
 
  private:
   enum class Treatment : uint8_t { plain, skipped, quantised };
+  struct ProductCall;
+  using Way = void (LinearEngine::*)(const ProductCall&);
   struct Product {
     GemmSpec spec;
     bool is_plain = false;  // fp32 operands as they are
-    int64_t count = 0;      // in training steps
+    // How it is computed, in a training step and where a trained network is judged; chosen by plan().
+    Way trained = &LinearEngine::plain_product, judged = &LinearEngine::plain_product;
+    int64_t count = 0;  // in training steps
   };
   struct Layer {
     std::string name;
@@ -154,11 +158,16 @@ class LinearEngine {
     int number;  // of the layer
     int index;
   };
+  static RandomPlace random_place(const Pass& pass, Part part, Gemm gemm, int operand, Purpose purpose) {
+    return {pass.seed,
+            stream_number(static_cast<uint32_t>(part.number + part_stride * part.index), static_cast<uint32_t>(gemm),
+                          static_cast<uint32_t>(operand), purpose),
+            pass.step};
+  }
   QuantizeCall call_of(Tape& tape, const Layer& layer, Part part, Gemm gemm, int operand, MatrixView x) const;
-  // Products as `calls` have them, and what a log notes (called_product.cpp).
-  bool calls_apart(const Tape& tape, const Layer& layer) const;
+  // Whether `calls` has forward products apart where a network is judged, and what a log notes (called_product.cpp).
+  bool calls_apart(const Layer& layer) const { return recipe_.calls.any() && !layer.is_product; }
   int rows_of_call(const Tape& tape, const Layer& layer, int rows) const;
-  void multiply_in_calls(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w, const Quantized* ready_w, Tensor y);
   Tensor as_multiplied(Tape& tape, Layer& layer, Part part, int operand, Tensor x);
   void note(Tape& tape, Layer& layer, Part part, Tensor x, Tensor w, Tensor y);
   // Those of a layer that follows the recipe; none of others.
@@ -170,6 +179,7 @@ class LinearEngine {
   LayerPlace place_of(const Layer& layer) const;
   bool has_attention() const;
   void plan(int phase);
+  void choose_ways(Layer& layer) const;
   bool samples_amax(const Tape& tape, const QuantSpec& q) const;
   void quantize(Tape& tape, Layer& layer, Gemm gemm, int operand, const QuantizeCall& call, Quantized& out);
   Kept keep(Tape& tape, Layer& layer, Part part, int operand, Tensor x, bool decodes, bool is_there);
@@ -192,9 +202,17 @@ class LinearEngine {
     const Masked* sparse = nullptr;  // of B, where zeros in place of what is left out would not do
   };
   class SplitRun;
-  void product(ProductCall p);
-  void split_product(const ProductCall& p, SplitUse& use);
+  void product(const ProductCall& p);
+  // The ways of a product: fp32 operands as they are; both operands whole; cut into parts (split_product.cpp); with
+  // weights that are left out (sparse_product.cpp); as `calls` have it (called_product.cpp).
+  void plain_product(const ProductCall& p);
+  void whole_product(const ProductCall& p);
+  void split_product(const ProductCall& p);
   void sparse_product(const ProductCall& p);
+  void called_product(const ProductCall& p);
+  // What forward quantises before its product, for backward's use of the operands.
+  void keep_operands(const ProductCall& p, Saved& saved, const Apart& apart);
+  void count_inputs(Layer& layer, Tensor x) const;
   bool needs_columns(const Layer& layer, Tensor x, const Masked& w) const;
   // For a trace, of the first part of a layer's products alone; after product().
   void trace(const ProductCall& p) const;

@@ -60,6 +60,7 @@ bool LinearEngine::needs_columns(const Layer& layer, Tensor x, const Masked& w) 
 }
 
 void LinearEngine::sparse_product(const ProductCall& p) {
+  if (p.sparse == nullptr) return whole_product(p);
   const GemmSpec& s = spec(p.layer, p.gemm);
   Quantized own[2];
   const Quantized* q[2] = {p.ready_a, p.ready_b};

@@ -10,10 +10,6 @@ namespace fp4::sim {
 
 namespace {
 
-void add_to(const Tape& tape, float* c, int64_t c_row, Tensor part) {
-  for (int r = 0; r < part.rows; ++r) tape.k.add(c + r * c_row, part.row(r), part.cols);
-}
-
 void scatter_columns(Tensor part, const int32_t* index, float* c, int64_t c_row) {
   for (int r = 0; r < part.rows; ++r)
     for (int i = 0; i < part.cols; ++i) c[r * c_row + index[i]] = part.row(r)[i];
@@ -97,10 +93,7 @@ class LinearEngine::SplitRun {
     return call;
   }
   RandomPlace place(int operand, Purpose purpose) const {
-    return {tape_.pass.seed,
-            stream_number(static_cast<uint32_t>(part_.number + part_stride * part_.index), static_cast<uint32_t>(gemm_),
-                          static_cast<uint32_t>(operand), purpose),
-            tape_.pass.step};
+    return random_place(tape_.pass, part_, gemm_, operand, purpose);
   }
   Factors factors(int operand, const LowRank& parts);
 
@@ -199,8 +192,9 @@ void LinearEngine::SplitRun::low_rank(MatrixView a, MatrixView b, float* c, int6
     if (use_.decoded[i] != nullptr) *use_.decoded[i] = whole[i];
 }
 
-void LinearEngine::split_product(const ProductCall& p, SplitUse& use) {
-  SplitRun run(*this, p, use);
+void LinearEngine::split_product(const ProductCall& p) {
+  SplitUse own;
+  SplitRun run(*this, p, p.split != nullptr ? *p.split : own);
   switch (spec(p.layer, p.gemm).split.kind) {
     case Split::hot_channels: return run.hot_channels(p.a, p.b, p.c, p.c_row);
     case Split::clamp: return run.clamp(p.a, p.b, p.c, p.c_row);

@@ -23,6 +23,11 @@ namespace fp4::sim {
 
 inline MatrixView view(Tensor t) { return view_of(t.data, t.rows, t.cols); }
 
+/// C += the part, row by row.
+inline void add_to(const Tape& tape, float* c, int64_t c_row, Tensor part) {
+  for (int r = 0; r < part.rows; ++r) tape.k.add(c + r * c_row, part.row(r), part.cols);
+}
+
 /// Whether operand b is one part, so that its codes are those of the whole matrix.
 inline bool keeps_b_whole(const SplitSpec& s) { return s.kind == Split::none || s.kind == Split::clamp; }
 

@@ -18,11 +18,11 @@ namespace fp4::sim {
 class Trace;
 class ForwardLog;
 
-/// A network whose outputs a training follows, beside the labels. Losses keep its outputs while it `speaks` and mix
+/// A network whose outputs a training follows, beside the labels. Losses keep its outputs while it `records` and mix
 /// them into their targets afterwards; sim/train/train.cpp lets it speak before each step.
 struct Teacher {
   float share = 0;  // of the loss, the labels having the rest
-  bool speaks = false;
+  bool records = false;
   std::vector<float> outputs;  // logits or values of the batch
 };
 

@@ -269,11 +269,11 @@ Var weighted_mean(Tape& tape, float* row_loss, const float* weights, int rows, b
 
 namespace {
 
-// While the teacher speaks, its outputs are kept; null then and without one.
+// While the teacher records, its outputs are kept; null then and without one.
 const Teacher* heard(Tape& tape, Tensor outputs) {
   Teacher* teacher = tape.pass.teacher;
   if (teacher == nullptr) return nullptr;
-  if (!teacher->speaks) return tape.pass.training ? teacher : nullptr;
+  if (!teacher->records) return tape.pass.training ? teacher : nullptr;
   teacher->outputs.assign(outputs.data, outputs.data + outputs.size());
   return nullptr;
 }

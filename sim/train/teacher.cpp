@@ -15,10 +15,10 @@ void FollowedNetwork::run(Parameters& parameters, Pass& pass, Tape& tape, Model&
   own_.assign(parameters.values(), parameters.values() + parameters.total());
   std::copy(weights_.begin(), weights_.end(), parameters.values());
   pass.training = pass.quantise = false;
-  teacher_.speaks = true;
+  teacher_.records = true;
   tape.reset();
   model.training_loss(tape, step);
-  teacher_.speaks = false;
+  teacher_.records = false;
   pass.training = pass.quantise = true;
   std::copy(own_.begin(), own_.end(), parameters.values());
 }

@@ -119,14 +119,14 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     ranks = mpi::join(o.rank_limit);
     options.ranks = ranks.get();
   }
-  const bool speaks = !ranks || ranks->rank() == 0;  // the others compute the same and say nothing
-  if (!speaks) {
+  const bool reports = !ranks || ranks->rank() == 0;  // the others compute the same and say nothing
+  if (!reports) {
     o.out.clear();
     o.trace.clear();
     o.json = false;
     o.quiet = true;
   }
-  if (speaks) print_notes(spec_notes(sim::recipe_from_json(config.at("recipe"))));
+  if (reports) print_notes(spec_notes(sim::recipe_from_json(config.at("recipe"))));
   // mpirun hands its parameters to the ranks in the environment.
   if (ranks && ranks->count() > 1 && !o.checkpoint.empty() && !o.quiet &&
       std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)
@@ -144,7 +144,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   options.stop = [] { return stop_requested().load(); };
   catch_stop_signals();  // before a temporary file exists: a signal leaves none
   // Files are opened before the work: a place that cannot be written is reported at once.
-  if (speaks) check_files(o, config);
+  if (reports) check_files(o, config);
   std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
   std::unique_ptr<OutputFile> trace = o.trace.empty() ? nullptr : std::make_unique<OutputFile>(o.trace, o.force);
   if (trace) {
@@ -158,7 +158,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   }
   const sim::History history = tasks::run(config, o.run.seed, options);
   line.finish();
-  if (!speaks) return;
+  if (!reports) return;
   // Of ranks, another one may have got the signal.
   const bool is_other_rank = ranks && history.status == sim::Status::stopped && history.steps_done != o.stop_at;
   if (history.status == sim::Status::stopped && (stop_requested() || is_other_rank)) {
