@@ -20,7 +20,7 @@ Json quantize(const Arguments& given) {
   Quantized q;
   Dispatcher(given.backend()).quantize(call, q);
   // One answer for all that Python asks at once: a small tensor takes less time than a call.
-  const auto tensor = std::make_shared<Tensor>(std::move(q), input.shape);
+  const auto tensor = std::make_shared<Tensor>(std::move(q), input.shape, call.spec);
   Json statistics = nullptr;
   if (given.get<bool>("statistics"))
     statistics =
@@ -57,8 +57,6 @@ Json random(const Arguments& given) {
   return array_of(Dtype::u32, {count}, std::move(draws));
 }
 
-Json spec_of_tensor(const Arguments& given) { return to_json(given.object<Tensor>("tensor")->quantized().spec); }
-
 }  // namespace
 
 const std::vector<Function>& tensor_functions() {
@@ -67,7 +65,9 @@ const std::vector<Function>& tensor_functions() {
       {"from_arrays", &from_arrays},
       {"hadamard", &hadamard},
       {"random", &random},
-      {"tensor_spec", &spec_of_tensor},
+      {"tensor_spec", [](const Arguments& given) { return to_json(given.object<Tensor>("tensor")->spec()); }},
+      {"tensor_decoding",
+       [](const Arguments& given) { return to_json(given.object<Tensor>("tensor")->quantized().spec); }},
       {"tensor_array",
        [](const Arguments& given) { return given.object<Tensor>("tensor")->array(given.text("name")); }},
       {"tensor_dequantize",

@@ -1,6 +1,8 @@
 // A quantised tensor as Python holds it: its arrays are views of the core's own memory.
 #pragma once
 
+#include <optional>
+
 #include "src/stream/quantize_files.h"
 #include "src/stream/quantize_layout.h"
 #include "tools/python/arrays.h"
@@ -9,9 +11,13 @@ namespace fp4::python {
 
 class Tensor : public Object, public std::enable_shared_from_this<Tensor> {
  public:
-  Tensor(Quantized q, Shape shape) : q_(std::move(q)), shape_(std::move(shape)) {}
+  /// `made` as: the spec that quantised it, where what its arrays are read by (q.spec) leaves out how codes were
+  /// chosen.
+  Tensor(Quantized q, Shape shape, const std::optional<QuantSpec>& made = std::nullopt)
+      : q_(std::move(q)), shape_(std::move(shape)), spec_(made.value_or(q_.spec)) {}
 
   const Quantized& quantized() const { return q_; }
+  const QuantSpec& spec() const { return spec_; }
   const Shape& shape() const { return shape_; }
   /// codes, scales, tensor_scale as `fp4sim quantize` names and shapes its files; null for scales that do not exist.
   Json array(const std::string& name) const;
@@ -24,6 +30,7 @@ class Tensor : public Object, public std::enable_shared_from_this<Tensor> {
  private:
   Quantized q_;
   Shape shape_;
+  QuantSpec spec_;
 };
 
 /// The arrays of a quantised tensor of this shape, as `fp4sim quantize` names its files.

@@ -59,10 +59,15 @@ class Quantized:
 
     @property
     def spec(self) -> Spec:
-        """How it was quantised."""
+        """How it was quantised: quantising again by it gives the same codes."""
         if self._spec is None:
             self._spec = Spec._of(self._call("tensor_spec"))
         return self._spec
+
+    @property
+    def decoding(self) -> Spec:
+        """What its arrays are read by: `spec`, maybe without words that only chose the codes."""
+        return Spec._of(self._call("tensor_decoding"))
 
     def __len__(self) -> int:
         if not self._shape:
