@@ -43,7 +43,7 @@ npm                  | build | npm      | chart library of the report; browser d
 catch2               | test  | -        | tests
 python3              | test  | python3  | oracle, include check
 python3-torch        | test  | -        | layers of PyTorch under a recipe
-python3-jsonschema   | test  | -        | judges the JSON Schemas of sweeps/schema
+python3-jsonschema   | test  | -        | judges the JSON Schemas
 python3-pandas       | test  | -        | tables of the Python module, handed on
 python3-matplotlib   | test  | -        | its plots
 mypy                 | test  | mypy     | its type stubs

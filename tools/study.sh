@@ -4,8 +4,9 @@
 # Runs are kept in build/studies/NAME, so an interrupted study goes on and a finished one only makes its files anew.
 # table.csv holds one row per configuration: mean, SD, n, interval, loss and digest of each seed (without the last two
 # where it stays above 2 MB and no effects are made of them). All that is known of a run is
-# `fp4sim table build/studies/NAME --csv FILE`, five times as large. The report page is build/studies/NAME.html; results/
-# keeps that of quick. Tables as JSON: `fp4sim table build/studies/NAME --json FILE`, and `pareto` likewise.
+# `fp4sim table build/studies/NAME --csv FILE`, five times as large. The report page is build/studies/NAME.html, the text
+# of the front build/studies/NAME.pareto.txt; results/ keeps the latter where a page names it. Tables as JSON:
+# `fp4sim table build/studies/NAME --json FILE`, and `pareto` likewise.
 set -eu
 accepted='a name of sweeps/studies'
 . "$(dirname "$0")/scripts/asked.sh"
@@ -22,7 +23,8 @@ build/fp4sim table "$runs" --group --force --csv "$out/table.csv" >/dev/null
 if [ "$(stat -c %s "$out/table.csv")" -gt 2000000 ] && [ ! -f "sweeps/studies/$name.json" ]; then
   sed -i 's/,[^,]*$//' "$out/table.csv"  # the last column
 fi
-build/fp4sim pareto "$runs" --force >"$out/pareto.txt"
+build/fp4sim pareto "$runs" --force >"$runs.pareto.txt"
+[ ! -f "$out/pareto.txt" ] || cp "$runs.pareto.txt" "$out/pareto.txt"
 build/fp4sim report "$runs" --force --out "$runs.html" >/dev/null
 if [ -f "sweeps/studies/$name.json" ]; then  # a study of effects: which settings are compared with which
   build/fp4sim effects "$out/table.csv" --study "$name" --csv "$out/effects.csv" --page "$out/README.md" \
@@ -30,6 +32,5 @@ if [ -f "sweeps/studies/$name.json" ]; then  # a study of effects: which setting
 else
   node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
 fi
-[ "$name" != quick ] || cp "$runs.html" "$out/report.html"
 [ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"

@@ -45,6 +45,19 @@ class Quantising(unittest.TestCase):
             self.assertTrue(same(again.dequantize(), made.dequantize()))
             self.assertEqual(f4.Spec(words), made.spec)
 
+    def test_the_spec_quantises_again_alike_and_another_one_decodes(self):
+        x = numbers(40, 96, seed=5)
+        x[2] *= 1e-6
+        presets = [row["name"] for row in f4.listing("presets").rows()]
+        self.assertGreater(len(presets), 60)
+        for preset in presets:
+            made = f4.quantize(x, preset, **PLACE)
+            again = f4.quantize(x, made.spec, **PLACE)
+            self.assertEqual((f4.Spec(preset), again.spec), (made.spec, made.spec), preset)
+            self.assertTrue(same(again.codes, made.codes) and same(again.scales, made.scales), preset)
+            read = f4.from_arrays(made.codes, made.scales, made.tensor_scale, spec=made.decoding, shape=x.shape)
+            self.assertTrue(same(read.dequantize(), made.dequantize()), preset)
+
     def test_statistics_are_those_of_the_command_line(self):
         x = numbers(64, 64, seed=3)
         x[3, 5], x[9, 9] = np.inf, np.nan

@@ -182,7 +182,7 @@ std::string reference_page(std::string_view topic) {
   if (page == pages().end()) throw unknown_word("help --page", topic, reference_pages());
   std::string out = fmt::format(
       "# {}\n\nMade by `fp4sim help --page {}` from the rows that read these files; a test keeps it in step. "
-      "`fp4sim help FIELD`\nprints one field, [sweeps/schema](/sweeps/schema) has JSON Schemas for editors.\n",
+      "`fp4sim help FIELD`\nprints one field, `fp4sim help --schema KIND` a JSON Schema for editors.\n",
       page->title, page->path);
   // Lists of words that several fields share stand once, under the first.
   std::vector<std::pair<std::string, const std::vector<FieldNotes::Word>*>> lists;

@@ -1,6 +1,6 @@
 # What `cmake --install` gives beside the targets' own rules: the CMake package (fp4sim::core, the headers; fp4sim::c, the
-# C library), the same library for pkg-config, man page and shell completions, and the
-# licence. Man page and completions are printed by the program itself from its option table.
+# C library), the same library for pkg-config, man page, shell completions, JSON Schemas for editors, and the licence.
+# Man page, completions and schemas are printed by the program itself from its rows.
 include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/fp4sim")
 install(EXPORT fp4sim NAMESPACE fp4sim:: DESTINATION "${package_dir}" FILE fp4simTargets.cmake)
@@ -30,7 +30,7 @@ install(TARGETS fp4sim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES LICENSE "${PROJECT_BINARY_DIR}/sweeps/notices/THIRD_PARTY_NOTICES.txt" DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(generated "${PROJECT_BINARY_DIR}/share")
-file(MAKE_DIRECTORY "${generated}")
+file(MAKE_DIRECTORY "${generated}/schema")
 add_custom_command(
   OUTPUT "${generated}/fp4sim.bash" "${generated}/_fp4sim" "${generated}/fp4sim.fish" "${generated}/fp4sim.1"
   COMMAND fp4sim completion bash > "${generated}/fp4sim.bash"
@@ -39,7 +39,14 @@ add_custom_command(
   COMMAND fp4sim completion man > "${generated}/fp4sim.1"
   DEPENDS fp4sim
   VERBATIM)
-add_custom_target(fp4_share ALL DEPENDS "${generated}/fp4sim.1")
+set(schemas "")
+foreach(kind recipe spec accumulator grid hardware model weights service)
+  set(schema "${generated}/schema/${kind}.schema.json")
+  add_custom_command(OUTPUT "${schema}" COMMAND fp4sim help --schema ${kind} > "${schema}" DEPENDS fp4sim VERBATIM)
+  list(APPEND schemas "${schema}")
+endforeach()
+add_custom_target(fp4_share ALL DEPENDS "${generated}/fp4sim.1" ${schemas})
+install(FILES ${schemas} DESTINATION "${CMAKE_INSTALL_DATADIR}/fp4sim/schema")
 # What an installation needs to be built.
 add_custom_target(fp4_installed)
 add_dependencies(fp4_installed fp4sim fp4sim_c fp4_share)

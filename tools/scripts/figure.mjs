@@ -1,5 +1,5 @@
 // The front of a report page as an SVG figure, drawn by the page's own code and chart library, without a browser:
-//   node tools/scripts/figure.mjs results/quick/report.html --out results/quick/front.svg [--task lm] [--x overhead]
+//   node tools/scripts/figure.mjs build/studies/quick.html --out results/quick/front.svg [--task lm] [--x overhead]
 //     [--y loss_gap] [--colour status | 'axis NAME' | COLUMN] [--theme light|dark] [--width 900] [--height 560] [--wide]
 // Without --task every task gets a panel, two in a row; --height is that of one panel. --wide shows baselines far to
 // the right as well. Needs node_modules (tools/setup.sh). The data are those inside the page, so page and figure cannot

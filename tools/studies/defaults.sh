@@ -6,4 +6,4 @@ out=$1
 /usr/bin/python3 tools/studies/defaults.py "$out/table.csv" defaults defaults_lm
 node tools/scripts/curves.mjs "$out/table.csv" --x lr --y loss --line setting --panel task --linear y \
   --title "fp32: loss against learning rate" --x-label "learning rate" --y-label "final loss, nats" --out "$out/curves.svg"
-rm -f "$out/front.svg" "$out/pareto.txt"
+rm -f "$out/front.svg"

@@ -19,4 +19,4 @@ build/fp4sim effects "$out/extra_tokens.csv" --figure "$out/extra_tokens.svg" --
   --note 'Share of tokens more than the baseline reads for the same loss; orange: more, with 95 % of the bootstrap.'
 build/fp4sim effects "$out/advice.csv" --figure "$out/advice.svg" --force --times --title 'x the time of bf16, until the loss of bf16' \
   --note 'Left of 1 x (blue) a recipe is sooner there than bf16, right of it (orange) later; 95 % of the draws.'
-rm -f "$out/table.csv" "$out/front.svg" "$out/pareto.txt"
+rm -f "$out/table.csv" "$out/front.svg"

@@ -8,4 +8,4 @@ cells=$cells,task.*.outliers.channel,task.*.outliers.token,task.*.outliers.gradi
 build/fp4sim effects build/studies/pathology --axis recipe --against bf16 --by "$cells" --csv "$out/map.csv" --force
 build/fp4sim effects build/studies/pathology --axis recipe --against 'mxfp4 rceil' --where 'recipe=mxfp4|mxfp4 rceil' \
   --by "$cells" --csv "$out/clipping.csv" --force
-rm -f "$out/front.svg" "$out/pareto.txt"
+rm -f "$out/front.svg"

@@ -17,4 +17,4 @@ with open(sys.argv[2], "w", encoding="utf-8", newline="") as file:
 END
 node tools/scripts/curves.mjs "$out/table.csv" --x train.lr --y loss --line recipe --panel task --linear y \
   --title 'loss against learning rate' --x-label 'learning rate' --y-label 'final loss, nats' --out "$out/curves.svg"
-rm -f "$out/front.svg" "$out/pareto.txt"
+rm -f "$out/front.svg"
