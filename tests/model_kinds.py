@@ -345,7 +345,7 @@ def check_gguf_kinds(folder):
         assert bytes(4 * size) in got, name
     x = rng.standard_normal((6, 128)).astype(np.float32)
     f32 = lambda *shape: (0, shape, np.ones(shape, np.float32).tobytes())
-    for name, shape, word in (("n" * 57 + ".weight", (6, 128), "63"), ("five.weight", (1, 1, 1, 6, 128), "4 axes")):
+    for name, shape, word in (("n" * 57 + ".weight", (6, 128), "63"), ("five.weight", (1, 1, 1, 6, 128), "5 axes")):
         gguf(path, {name: (0, shape, x.tobytes())})
         error = run("quantize", path, "--scheme", "ggml_mxfp4", "--tensors", name, "--out", folder / "no", code=2)
         assert name in error and word in error, error

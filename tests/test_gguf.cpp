@@ -85,7 +85,7 @@ TEST_CASE("what ggml refuses of a GGUF is refused by name", "[quick]") {
       {file({entry("k", 9, number(9, 4) + number(1, 8) + number(4, 4) + number(1, 8) + number(7, 4))}, {}, 64),
        "a list of lists"},
       {file({name}, {Tensor{.name = std::string(64, 'n')}}, 256),
-       "the name of tensor 0 has 64 bytes; ggml reads names of up to 63"},
+       "of tensor 0 has 64 bytes; ggml reads names of up to 63"},
       {file({name}, {Tensor{.name = std::string("a\0b", 3)}}, 256), "without a zero byte"},  // ggml takes it for "a"
       {file({name}, {Tensor{}, Tensor{.offset = 256}}, 512), "the tensor 'a.weight' appears twice"},
       {file({name}, {Tensor{.axes = {2, 2, 2, 2, 2}}}, 256), "tensor 'a.weight' has 5 axes; ggml reads up to 4"},
