@@ -88,6 +88,19 @@ std::vector<float> beside_midpoints(const FloatFormat& f, int64_t rows, int64_t 
   return x;
 }
 
+// Few values at scales of their own in every eight columns: sums that cancel, and ties.
+std::vector<float> few_values(int64_t rows, int64_t cols, std::mt19937& random) {
+  std::vector<float> x(static_cast<size_t>(rows * cols));
+  const float values[] = {0.0f, 1.0f, -1.0f, 6.0f, -6.0f, 2.5f};
+  float scale = 1.0f;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i % 8 == 0) scale = std::ldexp(1.0f, static_cast<int>(random() % 14));
+    x[i] = i % 8 == 7 ? 7.0f * scale : values[random() % 6] * scale;
+  }
+  x[3] = NAN;  // of one block of the first row
+  return x;
+}
+
 }  // namespace
 
 TEST_CASE("codes and scales of lists equal the core's beside every midpoint", "[quick]") {
@@ -168,34 +181,38 @@ TEST_CASE("scale codes of lists equal the core's beside every midpoint of two sc
   CHECK(taken > 5000);
 }
 
-TEST_CASE("fused multiply-adds of decoded lists equal the core's", "[quick]") {
+TEST_CASE("sums of decoded lists and of their blocks equal the core's", "[quick]") {
+  constexpr int64_t rows = 21, columns = 19, cols = 256;  // no whole tiles
   std::mt19937 random(12);
   const QuantSpec plain = quant_spec_from_words("nvfp4", "test");
   int64_t taken = 0;
   for (const std::string words : specs)
-    for (const bool is_mixed : {false, true}) {
-      QuantizeCall call;
-      call.spec = quant_spec_from_words(words, "test");
-      const std::vector<float> x = beside_midpoints(format_of(call.spec.element), 40, 128, random);
-      Quantized a, b;
-      call.x = view_of(x.data(), 24, 128);
-      reference_backend().quantize(call, a);
-      if (is_mixed) call.spec = plain;
-      call.x = view_of(x.data() + 24 * 128, 16, 128);
-      reference_backend().quantize(call, b);
-      for (const float divisor : {1.0f, 16.0f})
-        for (const char* name : {"fma_sequential", "fp32_block"}) {
-          GemmOptions options;
-          options.accumulator = accumulator_from_words(name);
-          options.hadamard_divisor = divisor;
-          if (!listed_backend().supports_gemm(a.spec, b.spec, options)) continue;
-          std::vector<float> c(24 * 16), d = c;
-          reference_backend().gemm(a, b, options, c.data(), 16);
-          listed_backend().gemm(a, b, options, d.data(), 16);
-          ++taken;
-          CAPTURE(words, is_mixed, name, divisor);
-          CHECK(test::same_floats(c, d));
-        }
-    }
-  CHECK(taken >= static_cast<int64_t>(std::size(specs)) * 4);  // fma_sequential takes all
+    for (const bool is_mixed : {false, true})
+      for (const bool is_few : {false, true}) {
+        QuantizeCall call;
+        call.spec = quant_spec_from_words(words, "test");
+        const std::vector<float> x = is_few
+                                         ? few_values(rows + columns, cols, random)
+                                         : beside_midpoints(format_of(call.spec.element), rows + columns, cols, random);
+        Quantized a, b;
+        call.x = view_of(x.data(), rows, cols);
+        reference_backend().quantize(call, a);
+        if (is_mixed) call.spec = plain;
+        call.x = view_of(x.data() + rows * cols, columns, cols);
+        reference_backend().quantize(call, b);
+        for (const float divisor : {1.0f, 16.0f})
+          for (const char* name : {"fma_sequential", "fp32_block"}) {
+            GemmOptions options;
+            options.accumulator = accumulator_from_words(name);
+            options.hadamard_divisor = divisor;
+            if (!listed_backend().supports_gemm(a.spec, b.spec, options)) continue;
+            std::vector<float> c(rows * columns), d = c;
+            reference_backend().gemm(a, b, options, c.data(), columns);
+            listed_backend().gemm(a, b, options, d.data(), columns);
+            ++taken;
+            CAPTURE(words, is_mixed, is_few, name, divisor);
+            CHECK(test::same_floats(c, d));
+          }
+      }
+  CHECK(taken == static_cast<int64_t>(std::size(specs)) * 16);
 }

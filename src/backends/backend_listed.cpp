@@ -12,6 +12,7 @@
 #include "src/backends/backends.h"
 #include "src/backends/listed_codes.h"
 #include "src/backends/listed_lookup.h"
+#include "src/backends/listed_products.h"
 #include "src/backends/listed_rows.h"
 #include "src/threads/parallel.h"
 
@@ -184,11 +185,16 @@ class ListedBackend final : public Backend {
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
     if (!is_listed(a) && !is_listed(b)) return false;
     if (reads_values(a, b, options)) return inner(floats, floats, options) != nullptr;
-    return adds_by_value(options.accumulator.kind) && inner(plain(a), plain(b), options) != nullptr;
+    return multiplies_listed(a, b, options) ||
+           (adds_by_value(options.accumulator.kind) && inner(plain(a), plain(b), options) != nullptr);
   }
   void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
             int64_t c_stride) const override {
     const bool by_value = reads_values(a.spec, b.spec, options);
+    if (!by_value && inner(plain(a.spec), plain(b.spec), options) == nullptr) {
+      if (!multiply_listed(a, b, options, c, c_stride)) reference_backend().gemm(a, b, options, c, c_stride);
+      return;
+    }
     const auto own = [&](const Quantized& q) -> std::optional<Quantized> {
       if (by_value) return as_floats(q, options.threads);
       return is_listed(q.spec) ? std::optional(recoded(q, *as_e2m3(q.spec))) : std::nullopt;

@@ -22,6 +22,8 @@ class BlockCoder {
   void codes(const float* x, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {
     const bool is_short = element_.side[0].count + element_.side[1].count <= most_compared;
     if (is_short && is_listed_nearest(q_.rounding) && divisor_ > 0) return nearest_codes(x, n, e, out);
+    if ((is_listed_nearest(q_.rounding) || is_stochastic(q_.rounding)) && divisor_ > 0x1p-100 && divisor_ < 0x1p100)
+      return ranked_codes(x, n, e, draws, out);
     for (int64_t i = 0; i < n; ++i) out[i] = one_code(x[i], e == nullptr ? 0 : e[i], draws == nullptr ? 0 : draws[i]);
   }
 
@@ -65,8 +67,42 @@ class BlockCoder {
       int32_t rank[width], unsure[width];
       thresholds_below(positive, other, u, rank, unsure);
       for (int i = 0; i < m; ++i)
-        out[first + i] = code_of_rank(from[i], exponents == nullptr ? 0 : exponents[i], rank[i], unsure[i] != 0);
+        out[first + i] = code_of_rank(from[i], exponents == nullptr ? 0 : exponents[i], rank[i], unsure[i] != 0, 0);
     }
+  }
+
+  void ranked_codes(const float* x, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {
+    const auto inverse = static_cast<float>(1.0 / divisor_);
+    for (int64_t first = 0; first < n; first += width) {
+      const auto m = static_cast<int>(std::min<int64_t>(width, n - first));
+      float u[width] = {}, threshold[width] = {};
+      for (int i = 0; i < m; ++i) {
+        u[i] = e == nullptr ? x[first + i] : x[first + i] * power_of_two(-e[first + i]);
+        threshold[i] = static_cast<float>(threshold_of(draws == nullptr ? 0 : draws[first + i]));
+      }
+      int32_t rank[width], unsure[width];
+      const bool is_sure = !ranks_between(element_.steps, inverse, u, threshold, rank, unsure);
+      if (is_sure && element_.straight && q_.negative_zero == NegativeZero::keep &&
+          !is_any_lost(x + first, e == nullptr ? e : e + first, m)) {
+        const StraightCodes& line = *element_.straight;
+        for (int i = 0; i < m; ++i) {
+          const int side = is_negative(x[first + i]) ? 1 : 0;
+          const auto code = static_cast<uint32_t>((line.first[side] + line.step[side] * rank[i]) & line.mask);
+          out[first + i] = code | above(e == nullptr ? 0 : e[first + i]);
+        }
+        continue;
+      }
+      for (int i = 0; i < m; ++i)
+        out[first + i] = code_of_rank(x[first + i], e == nullptr ? 0 : e[first + i], rank[i], unsure[i] != 0,
+                                      draws == nullptr ? 0 : draws[first + i]);
+    }
+  }
+
+  // The share of a gap beyond which a number goes up.
+  double threshold_of(uint32_t draw) const {
+    if (!is_stochastic(q_.rounding)) return 0.5;
+    const double steps = std::ldexp(1.0, q_.random_bits), needed = steps - static_cast<double>(draw);
+    return (q_.rounding == Rounding::stochastic_truncated ? needed : needed - 0.5) / steps;
   }
 
   // Numbers that 2^-e brings below fp32.
@@ -79,8 +115,8 @@ class BlockCoder {
     return any;
   }
 
-  uint32_t code_of_rank(float x, int e, int32_t rank, bool is_unsure) const {
-    if (is_unsure || is_lost(x, e) || !is_finite(x)) return core_code(x, e, 0);
+  uint32_t code_of_rank(float x, int e, int32_t rank, bool is_unsure, uint32_t draw) const {
+    if (is_unsure || is_lost(x, e) || !is_finite(x)) return core_code(x, e, draw);
     return with_sign(element_.side[is_negative(x) ? 1 : 0].code[rank], x) | above(e);
   }
 
@@ -96,11 +132,7 @@ class BlockCoder {
     if (near_low || s.value[i + 1] - u <= s.value[i + 1] * doubt || d == 0) return core_code(x, e, draw);
     // d errs by less than this; a decision reads d at one threshold.
     const double error = 4 * doubt * (u / gap + 1);
-    double threshold = 0.5;
-    if (is_stochastic(q_.rounding)) {
-      const double steps = std::ldexp(1.0, q_.random_bits), needed = steps - static_cast<double>(draw);
-      threshold = (q_.rounding == Rounding::stochastic_truncated ? needed : needed - 0.5) / steps;
-    }
+    const double threshold = threshold_of(draw);
     bool up = d > threshold;
     switch (q_.rounding) {
       case Rounding::toward_zero: up = false; break;
@@ -158,6 +190,22 @@ bool goes_by_one(const FloatFormat& f, const ListedSide& s, int negative, Straig
   return true;
 }
 
+void fill_steps(const ListedSide (&side)[2], ListedSteps& out) {
+  const double step = side[0].value[1];
+  bool is_even = side[0].count > 1;
+  out.count = std::max(side[0].count, side[1].count);
+  for (const int i : {0, 1}) {
+    const ListedSide& s = side[i];
+    out.last[i] = static_cast<float>(s.count - 1);
+    for (int j = 0; j <= out.count; ++j) {
+      is_even = is_even && (j >= s.count || std::fabs(s.value[j] - j * step) <= s.value[j] * 0x1p-22);
+      out.value[i].push_back(j < s.count ? static_cast<float>(s.value[j]) : std::numeric_limits<float>::infinity());
+      out.per_gap[i].push_back(j + 1 < s.count ? static_cast<float>(1.0 / (s.value[j + 1] - s.value[j])) : 0.0f);
+    }
+  }
+  if (is_even) out.per_step = static_cast<float>(1.0 / step);
+}
+
 }  // namespace
 
 bool is_listed_nearest(Rounding r) {
@@ -187,6 +235,7 @@ ListedElement::ListedElement(const FloatFormat& f) : format(f), decoded(decoded_
   }
   is_symmetric =
       side[0].count == side[1].count && std::equal(side[0].value, side[0].value + side[0].count, side[1].value);
+  fill_steps(side, steps);
   StraightCodes line;
   if (goes_by_one(f, side[0], 0, line) && goes_by_one(f, side[1], 1, line)) straight = line;
 }

@@ -26,7 +26,8 @@ struct ListedElement {
   bool is_symmetric = false;              // both sides have the same magnitudes
   ListedSide side[2];                     // of positive and negative numbers
   std::optional<StraightCodes> straight;  // where codes go up or down by one
-  std::vector<float> decoded;             // by code; canonical NaN where a code is none
+  ListedSteps steps;
+  std::vector<float> decoded;  // by code; canonical NaN where a code is none
 
   explicit ListedElement(const FloatFormat& f);
 };

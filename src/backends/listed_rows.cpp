@@ -12,6 +12,17 @@ constexpr double least_apart = 0x1p-13;  // of two errors, relative; each errs b
 
 bool is_finite_maximum(int32_t bits) { return bits < static_cast<int32_t>(float_infinity_bits); }
 
+// The draws of positions from `first` on, a block of Philox at a time.
+void fill_draws(RandomPlace place, uint64_t first, int bits, std::vector<uint32_t>& out) {
+  const uint64_t per_block = 128u / static_cast<uint32_t>(bits), per_word = per_block / 4;
+  PhiloxBlock block = {};
+  for (uint64_t k = 0, i = first; k < out.size(); ++k, ++i) {
+    if (k == 0 || i % per_block == 0) block = random_block(place, i / per_block);
+    const uint32_t word = block.word[i % per_block / per_word] >> (i % per_word * static_cast<uint32_t>(bits));
+    out[k] = bits == 32 ? word : word & ((1u << bits) - 1u);
+  }
+}
+
 }  // namespace
 
 ListedRows::ListedRows(const QuantizeCall& call, const ListedSpec& spec, TensorFactor t)
@@ -23,13 +34,20 @@ ListedRows::ListedRows(const QuantizeCall& call, const ListedSpec& spec, TensorF
       of_second_(spec.q),
       units_(listed_units(spec.q, t)),
       flag_(spec.second ? choice_flag : 0u),
-      looks_up_(is_listed_nearest(spec.q.rounding) && first_.look_up.is_on) {
+      looks_up_(first_.look_up.is_on) {
   fill_multipliers(first_);
   if (!spec.second) return;
   second_.emplace(Grid{*spec.second, ListedLookUp(*spec.second, q_), ListedScales(q_, *q_.other, t)});
   fill_multipliers(*second_);
   looks_up_ = looks_up_ && second_->look_up.is_on;
   of_second_.element = *q_.other;
+}
+
+// Blocks whose numbers read the same under both grids.
+bool ListedRows::are_equal(int64_t n, const uint32_t* a, const uint32_t* b) const {
+  for (int64_t k = 0; k < n; ++k)
+    if (first_.element.decoded[a[k]] != second_->element.decoded[b[k]]) return false;
+  return true;
 }
 
 void ListedRows::quantize(const float* x, int64_t r, Scratch& scratch, Quantized& out) const {
@@ -65,19 +83,24 @@ void ListedRows::quantize(const float* x, int64_t r, Scratch& scratch, Quantized
     if (random) {
       const auto start = static_cast<uint64_t>((call_.row_offset + r) * cols + first);
       scratch.draws.resize(static_cast<size_t>(n));
-      for (int64_t k = 0; k < n; ++k)
-        scratch.draws[static_cast<size_t>(k)] =
-            random_draw(call_.place, start + static_cast<uint64_t>(k), q_.random_bits);
+      fill_draws(call_.place, start, q_.random_bits, scratch.draws);
     }
     element_codes(block, scale, is_finite_maximum(maximum), random ? scratch.draws.data() : nullptr, codes);
   }
-  const int64_t pairs = out.is_packed() ? cols / 2 : 0;
-  pack_codes(scratch.codes.data(), pairs, out.codes.data() + r * out.code_row_bytes());
-  if (q_.element.code_bits() <= 8 && !out.is_packed()) {
-    uint8_t* row = out.codes.data() + r * out.code_row_bytes();
-    for (int64_t k = 0; k < cols; ++k) row[k] = static_cast<uint8_t>(scratch.codes[static_cast<size_t>(k)]);
+  store_codes(r, scratch.codes.data(), out);
+}
+
+void ListedRows::store_codes(int64_t r, const uint32_t* codes, Quantized& out) const {
+  const int64_t cols = out.cols, pairs = out.is_packed() ? cols / 2 : 0;
+  uint8_t* row = out.codes.data() + r * out.code_row_bytes();
+  pack_codes(codes, pairs, row);
+  if (out.is_packed() || out.code_bytes() > 2) {
+    for (int64_t k = 2 * pairs; k < cols; ++k) out.set_code(r, k, codes[k]);
+  } else if (out.code_bytes() == 1) {
+    for (int64_t k = 0; k < cols; ++k) row[k] = static_cast<uint8_t>(codes[k]);
   } else {
-    for (int64_t k = 2 * pairs; k < cols; ++k) out.set_code(r, k, scratch.codes[static_cast<size_t>(k)]);
+    for (int64_t k = 0; k < cols; ++k)
+      row[2 * k] = static_cast<uint8_t>(codes[k]), row[2 * k + 1] = static_cast<uint8_t>(codes[k] >> 8);
   }
 }
 
@@ -102,10 +125,14 @@ int64_t ListedRows::chosen_code(const BlockView& x, float amax, uint32_t draw, u
   float of_a = 0.0f, of_b = 0.0f;
   if (!error_under(first_, x, amax, a, codes, of_a) || !error_under(*second_, x, amax, b, codes_of_b, of_b))
     return of_core();
+  has_codes = is_listed_nearest(q_.rounding);
+  if (a == b && are_equal(x.cols, codes, codes_of_b)) return a;
   const double difference = static_cast<double>(of_b) - static_cast<double>(of_a);
   const double sum = static_cast<double>(of_b) + static_cast<double>(of_a);
-  if (!(std::fabs(difference) > least_apart * sum) || !(sum > 0x1p-60)) return of_core();
-  has_codes = true;
+  if (!(std::fabs(difference) > least_apart * sum) || !(sum > 0x1p-60)) {
+    has_codes = false;
+    return of_core();
+  }
   if (difference < 0.0) std::copy_n(codes_of_b, x.cols, codes);
   return difference < 0.0 ? b | choice_flag : a;
 }
@@ -139,11 +166,12 @@ bool ListedRows::error_under(const Grid& grid, const BlockView& x, float amax, u
 void ListedRows::element_codes(const BlockView& x, uint32_t scale, bool is_finite, const uint32_t* draws,
                                uint32_t* out) const {
   const Grid& grid = second_ && (scale & choice_flag) != 0 ? *second_ : first_;
-  const float multiplier = looks_up_ ? multiplier_under(grid, scale & ~flag_) : 0.0f;
+  const float multiplier =
+      looks_up_ && draws == nullptr && is_listed_nearest(q_.rounding) ? multiplier_under(grid, scale & ~flag_) : 0.0f;
   int micro[most_micro_width];
   const bool has_micro = q_.element.has_micro();
-  if (has_micro && !(multiplier != 0.0f && is_finite &&
-                     look_up_exponents(q_, x.data, x.cols, multiplier / grid.look_up.per_unit, micro)))
+  const float inverse = has_micro ? listed_multiplier(1.0f, listed_divisor(q_, scale, t_)) : 0.0f;
+  if (has_micro && !(inverse != 0.0f && is_finite && look_up_exponents(q_, x.data, x.cols, inverse, micro)))
     listed_exponents(q_, x, scale, t_, micro);
   const int* exponents = has_micro ? micro : nullptr;
   if (multiplier == 0.0f) return listed_codes(q_, grid.element, scale, t_, x.data, x.cols, exponents, draws, out);

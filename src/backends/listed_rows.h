@@ -39,6 +39,8 @@ class ListedRows {
   // These may write the element codes, too, and then say so.
   uint32_t scale_code(const BlockView& x, int32_t maximum, uint32_t draw, uint32_t* codes, bool& has_codes) const;
   int64_t chosen_code(const BlockView& x, float amax, uint32_t draw, uint32_t* codes, bool& has_codes) const;
+  void store_codes(int64_t r, const uint32_t* codes, Quantized& out) const;
+  bool are_equal(int64_t n, const uint32_t* a, const uint32_t* b) const;
   void fill_multipliers(Grid& grid) const;
   float multiplier_under(const Grid& grid, uint32_t code) const;
   uint32_t grid_scale_code(const Grid& grid, const BlockView& x, float amax, uint32_t draw) const;
