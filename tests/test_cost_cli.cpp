@@ -63,7 +63,7 @@ TEST_CASE("cost explain, weights, recommend, sensitivity and measure run", "[cli
     CHECK_THAT(explain.out, Contains(text));
   CHECK(json_of("cost weights --json")["rows"].size() > 30);
   const Json rows =
-      json_of("cost recommend --tokens 1e9 --time-budget 100 --recipes bf16,mxfp4 --hardware b200 --json")["rows"];
+      json_of("cost recommend --tokens 1e9 --time-budget 100 --recipes bf16,mxfp4_all --hardware b200 --json")["rows"];
   REQUIRE(rows.size() == 2);
   CHECK(rows[0]["price"] <= rows[1]["price"]);
   CHECK(rows[0]["native_fp4"] == true);

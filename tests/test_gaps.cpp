@@ -83,8 +83,8 @@ TEST_CASE("what cannot be fitted says why", "[quick]") {
 // The numbers of a second program (least squares by Gauss and Jordan in exact order, Python).
 TEST_CASE("the committed ladder predicts the gaps of 0.8M and 3.2M weights", "[quick]") {
   auto points = fp4::tools::read_ladder("results/ladder_small/runs.csv").points;
-  const auto fits = gap_fits(points, "bf16");
-  const PlaneFit& mxfp4 = fits.at("mxfp4_all");
+  const GapRule rule = gap_rule(points, "bf16");
+  const PlaneFit& mxfp4 = rule.planes.at("mxfp4_all");
   REQUIRE(mxfp4.cells == 8);
   CHECK(mxfp4.by_d == Approx(0.0209).margin(5e-5));
   CHECK(mxfp4.by_n == Approx(-0.0063).margin(5e-5));
@@ -99,6 +99,52 @@ TEST_CASE("the committed ladder predicts the gaps of 0.8M and 3.2M weights", "[q
   CHECK(plane_at(mxfp4, cells[1].n, cells[1].d).value == Approx(0.0691).margin(5e-5));
 }
 
+TEST_CASE("a plane has skill where it foretells better than no change, and else the nearest size speaks", "[quick]") {
+  using Ladder = std::map<std::string, std::vector<LawPoint>>;
+  // Sizes 2e4, 6e4 and 2e5: the largest is foretold from the two others, at three D.
+  const auto rule = [](double by_n, double by_d, double noise) {
+    return gap_rule(Ladder{{"a", runs(0.3, by_n, by_d, noise, 1)}, {"bf16", runs(0, 0, 0, noise, 2)}}, "bf16");
+  };
+  const GapRule grows = rule(0.05, 0.01, 1e-4), stays = rule(0, 0, 0.01);
+  CHECK(grows.skill.gaps == 3);
+  CHECK(grows.skill.plane_has_skill());
+  CHECK(grows.skill.nearest == Approx(0.05 * std::log(10.0 / 3)).epsilon(0.01));
+  CHECK(grows.at("a", 1e6, 6.4e6).value == Approx(0.3 + 0.05 * std::log(1e6) + 0.01 * std::log(6.4e6)).epsilon(0.01));
+  CHECK_FALSE(stays.skill.plane_has_skill());
+  CHECK(stays.at("a", 1e6, 1e8).value == stays.cells.at("a").back().value);
+  CHECK(stays.at("a", 1e6, 1e8).error == stays.skill.nearest);
+  CHECK(stays.at("a", 1.9e5, 4.5e5).value == stays.cells.at("a")[6].value);  // 2e5 weights, 4e5 tokens
+  // Nothing to foretell: the spread of the cells.
+  Ladder one = {{"a", runs(0.3, 0, 0, 0.01, 1)}, {"bf16", runs(0, 0, 0, 0.01, 2)}};
+  for (auto& [name, points] : one) std::erase_if(points, [](const LawPoint& p) { return p.n != 2e4; });
+  const GapRule small = gap_rule(one, "bf16");
+  CHECK(small.skill.gaps == 0);
+  CHECK(small.at("a", 1e6, 1e8).error > 0);
+  CHECK(small.at("a", 1e6, 1e8).freedom == 2);
+}
+
+// The numbers of a second program (normal equations by Gauss and Jordan, Python): the eight gaps of FP4 recipes at 401k
+// and 803k weights, from all smaller sizes.
+TEST_CASE("the committed ladder: no change from 221k weights beats the plane", "[quick]") {
+  const auto small = fp4::tools::read_ladder("results/ladder_fixed/runs.csv").points;
+  auto large = fp4::tools::read_ladder("results/ladder_fixed/held_out.csv").points;
+  large.erase("fp32");
+  const GapRule rule = gap_rule(small, "bf16", large);
+  CHECK(rule.skill.gaps == 8);
+  CHECK(rule.skill.plane == Approx(0.0158448).margin(1e-6));
+  CHECK(rule.skill.nearest == Approx(0.0045586).margin(1e-6));
+  CHECK_FALSE(rule.skill.plane_has_skill());
+}
+
+TEST_CASE("published results are read from their file", "[quick]") {
+  REQUIRE(published_orders().size() == 4);
+  const PublishedOrder& first = published_orders().front();
+  CHECK(first.source == "2605.09825");
+  CHECK(first.numbers.size() == 7);  // two stand beside what they do not mend
+  CHECK(first.tokens.size() == 5);
+  CHECK(first.tokens.at("mxfp4_all").low == Approx(1.26));
+}
+
 TEST_CASE("agreement with a published order", "[quick]") {
   const PublishedOrder order{"source", "loss", {{"mxfp8", 0}, {"good", 1}, {"bad", 2}, {"absent", 3}}};
   std::map<std::string, std::vector<LawPoint>> points = {{"base", runs(0, 0, 0, 0, 1)},
@@ -108,13 +154,18 @@ TEST_CASE("agreement with a published order", "[quick]") {
   const auto found = agreement(order, points, "base", 100);
   REQUIRE(found.has_value());
   CHECK(found->recipes == std::vector<std::string>{"mxfp8", "good", "bad"});
-  CHECK(found->tau == 1);
-  CHECK(found->interval.low == 1);
-  CHECK(found->fp4 == 2);
+  CHECK(found->all.value == 1);
+  CHECK(found->all.median == 1);
+  CHECK(found->all.interval.low == 1);
+  CHECK(found->all.chance == Approx(1.0 / 6));  // one of the six orders of three
+  CHECK(found->fp4.chance == 0.5);
+  CHECK(found->fp4_recipes == 2);
   std::swap(points["good"], points["bad"]);
   const auto reversed = agreement(order, points, "base", 100);
-  CHECK(reversed->tau == Approx(1.0 / 3));  // one pair of three the wrong way
-  CHECK(reversed->tau_fp4 == -1);
+  CHECK(reversed->all.value == Approx(1.0 / 3));  // one pair of three the wrong way
+  CHECK(reversed->all.chance == 0.5);             // so do two others, and one agrees more
+  CHECK(reversed->fp4.value == -1);
+  CHECK(reversed->fp4.chance == 1);
   points.erase("bad"), points.erase("good");
   CHECK_FALSE(agreement(order, points, "base", 100).has_value());
 }

@@ -131,6 +131,11 @@ TEST_CASE("the command fits a table, keeps sizes out, and names what it cannot r
   CHECK(json["recipes"][0]["eff_n"].get<double>() == Approx(0.6411254));
   CHECK(json["recipes"][0]["eff_d"].get<double>() == Approx(0.9378756));
   CHECK(json["held_out"].size() == 8);
+  // The gap of effN .64 and effD .94 changes with N as a plane says better than nothing does.
+  CHECK(json["skill"]["gaps"] == 4);
+  CHECK(json["skill"]["rule"] == (json["skill"]["plane"] < json["skill"]["no_change"] ? "plane" : "no change"));
+  CHECK_THAT(run_cli("law " + table + " --samples 40").out,
+             Contains("\nskill: 4 gaps of the largest size, foretold from smaller ones, "));
   int inside = 0;
   for (const Json& h : json["held_out"])
     inside += h["interval"][0] <= h["measured"] && h["measured"] <= h["interval"][1];

@@ -65,14 +65,6 @@ ReportInput report_with_company() {
                   {.point = 6, .front = "off", .there = {.mean = 0.03}, .difference = {0.01, 0.005, 0.02}},
                   {.point = 7, .front = "off", .there = {.mean = 0.03}, .difference = {0, 0, 0}, .same_bits = true}},
       .only_there = 4};
-  // A recipe that is cheaper, one that some draws never bring there, one that is far off, and on the second chip alone.
-  input.advice = {{"MI355X", "mxfp8", {0.75, 0.7, 0.8}, {0.92, 0.9, 1}, 0.8, "cheapest"},
-                  {"MI355X", "bf16", {1, 1, 1}, {1, 1, 1}, 1, "dearer"},
-                  {"MI355X", "mxfp4_all", {1.5, 0.9, report_unknown}, {2.4, 1.5, report_unknown}, 0.65, "alike"},
-                  {"MI355X", "fp32", {9, 8, 10}, {1, 1, 1}, 9, "dearer"},
-                  {"B200", "mxfp8", {0.6, 0.5, 0.7}, {0.92, 0.9, 1}, 0.62, "cheapest"},
-                  {"B200", "mxfp4_all", {report_unknown, 2, report_unknown}, {}, 0.5, "never"}};
-  input.advice_note = "llama3_8b, 1.6e+11 tokens.";
   input.comparisons = read_comparisons(
       "group,name,task,n,mean,low,high,detectable,delta\n"
       "\"One product, all others bf16\",Wgrad,lm,20,0.03,0.02,0.04,0.01,0.001\n"

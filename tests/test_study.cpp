@@ -124,6 +124,15 @@ TEST_CASE("an interval at two rates has to end beyond what a rung may cost", "[q
                     Contains("rung_cost.a"));
 }
 
+TEST_CASE("a row may have a base of its own", "[quick]") {
+  const StudyResult own = judged(table, R"({"groups": {"g": {"rows": {"r": ["recipe=two", "recipe=one"]}}}})");
+  const StudyResult shared = judged(table, R"({"groups": {"g": {"base": "recipe=one", "rows": {"r": "recipe=two"}}}})");
+  CHECK(study_csv(own) == study_csv(shared));
+  // Such a study has marks of its own on a page, and leaves those of the page's study alone.
+  CHECK_THAT(study_page(own, "<!-- effects: h -->\n\n<!-- turned: g -->\n", "p.md"),
+             Contains("<!-- effects: h -->\n\n<!-- turned: g -->\n\n| | a | b |"));
+}
+
 TEST_CASE("published orders beside those of a table", "[quick]") {
   // Means over the base are .1, .2 and .4; seed 4 of `c` diverged, so seeds 1 to 3 count.
   const std::string rows =
@@ -134,7 +143,7 @@ TEST_CASE("published orders beside those of a table", "[quick]") {
       "c,t,4,0,h3,1,best,1:1.4:d 2:1.4:d 3:1.4:d 4:diverged\n";
   const auto json = [](const std::string& numbers) {
     return R"({"groups": {"g": {"base": "recipe=base", "rows": {"a": "recipe=a"}}}, "orders": {"O": {"source": "s",
-      "what": "loss", "base": "recipe=base", "rows": )" +
+      "what": "loss", "noise": "±1", "base": "recipe=base", "rows": )" +
            numbers + "}}}";
   };
   const StudyResult result =
@@ -143,11 +152,18 @@ TEST_CASE("published orders beside those of a table", "[quick]") {
   const fp4::sweeps::Agreement& found = result.orders[0].agreement;
   CHECK(result.orders[0].task == "t");
   CHECK(found.ours == std::vector<std::string>{"a", "b", "c"});
-  CHECK(found.tau == Approx(1.0 / 3));
+  CHECK(found.all.value == Approx(1.0 / 3));
   const std::string page = study_page(result, "<!-- orders -->\n\n| old |\n\nText.\n", "p.md");
-  CHECK_THAT(page, Contains("| O | loss | 3 of 3 | .33 [.33, .33] | a, b, c |\n\nText.\n") && !Contains("old"));
+  CHECK_THAT(page, Contains("| O | loss | ±1 | 3 of 3 | .33 [.33, .33] | .33 | .50 | a, b, c |\n\nText.\n") &&
+                       !Contains("old"));
   CHECK(study_page(result, page, "p.md") == page);
   CHECK_THAT(error_of(rows, json(R"({"a": "recipe=a"})")), Contains("orders.O.rows.a") && Contains("NUMBER"));
+  // Two sizes of one method are one row: the mean over both, .1 and .4 of `a` and `c` against .2 of `b` at both.
+  const StudyResult sizes = judged(rows, R"({"groups": {"g": {"base": "recipe=base", "rows": {"a": "recipe=a"}}},
+    "orders": {"O": {"source": "s", "what": "loss", "noise": "", "base": ["recipe=base", "recipe=base"],
+    "rows": {"a at two": [["recipe=a", "recipe=c"], 1], "b at two": [["recipe=b", "recipe=b"], 2]}}}})");
+  REQUIRE(sizes.orders.size() == 1);
+  CHECK(sizes.orders[0].agreement.ours == std::vector<std::string>{"b at two", "a at two"});
 }
 
 TEST_CASE("mistakes of a study are told with their place", "[quick]") {
@@ -162,6 +178,9 @@ TEST_CASE("mistakes of a study are told with their place", "[quick]") {
   CHECK_THAT(error_of(table, with("3")), Contains("groups.g.base"));
   CHECK_THAT(error_of(table, R"({"group": {}})"), Contains("'group'") && Contains("groups"));
   CHECK_THAT(error_of(table, R"({"groups": {"g": {"rows": {}}}})"), Contains("missing key 'base'"));
+  CHECK_THAT(error_of(table, R"({"groups": {"g": {"base": "recipe=one", "rows": {"a": "recipe=two", "b": ["recipe=two",
+                                "recipe=one"]}}}})"),
+             Contains("groups.g.rows.b: expected SETTINGS in all rows"));
   CHECK_THAT(error_of(table, R"({"groups": "wgrd"})"), Contains("s.json: groups") && Contains("'wgrad'"));
   // Its groups are another's, which takes them itself; and settings that are not in the table are told with the owner.
   CHECK_THAT(error_of(table, R"({"groups": "wgrad_held_back"})"), Contains("wgrad_held_back: groups: expected"));
@@ -175,7 +194,9 @@ TEST_CASE("mistakes of a study are told with their place", "[quick]") {
 TEST_CASE("the committed effects are those of the committed tables", "[quick]") {
   size_t studies = 0;
   for (const std::string& name : fp4::named_json("studies")) {
-    const std::filesystem::path folder = std::filesystem::path("results") / name;
+    const bool is_turned = name.ends_with("_turned");  // `tools/study.sh NAME --turned`: tables on NAME's page
+    const std::filesystem::path folder =
+        std::filesystem::path("results") / (is_turned ? name.substr(0, name.size() - 7) : name);
     INFO(name);
     const fp4::NamedText file = fp4::open_named_json(name, "studies", "study");
     StudyTable rows;
@@ -186,12 +207,13 @@ TEST_CASE("the committed effects are those of the committed tables", "[quick]") 
       for (const auto& table_file : json.at("tables"))
         tables.push_back(std::filesystem::path("results") / table_file.get<std::string>());
     }
+    if (is_turned && !std::filesystem::exists(folder / "turned_effects.csv")) continue;  // not made yet
     for (const std::filesystem::path& path : tables) {
       REQUIRE(std::filesystem::exists(path));
       rows.add(read(path), path.string());
     }
     const StudyResult result = judge_study(rows, file.text, file.place);
-    CHECK(study_csv(result) == read(folder / "effects.csv"));
+    CHECK(study_csv(result) == read(folder / (is_turned ? "turned_effects.csv" : "effects.csv")));
     CHECK(study_page(result, read(folder / "README.md"), "README.md") == read(folder / "README.md"));
     ++studies;
   }

@@ -113,50 +113,6 @@ TEST_CASE("a report has what the task measured, and the bits of a weight as it i
   }
 }
 
-TEST_CASE("a report of a ladder has the advice that `fp4sim advise` gives, on every chip", "[cli]") {
-  const fp4::test::TemporaryFolder folder;
-  fp4::test::write_text(folder / "g.json", R"({"name": "g", "task": "lm", "seeds": 1,
-    "train": {"batch": 2, "curve_points": 1}, "axes": {"task.lm.width": [32, 48], "train.steps": [4, 6, 9, 13],
-    "recipe": ["bf16", "mxfp8"]}})");
-  const auto ran = fp4::test::run_cli("sweep run " + (folder / "g.json") + " --quiet --out " + (folder / "g"));
-  INFO(ran.err);
-  REQUIRE(ran.exit_code == 0);
-  fp4::tools::ViewOptions options;
-  options.folder = folder / "g";
-  options.model = "llama3_8b";
-  const fp4::tools::SweepView view = fp4::tools::open_view(options, /*with_curves=*/false);
-  fp4::ReportInput input;
-  options.hardware = "h100";
-  fp4::tools::add_advice(input, view.results, options, {"b200"});
-  CHECK(input.advice_note.find("Rests on 8 runs of bf16 at 8 (N, D)") != std::string::npos);
-  size_t at = 0;
-  for (const char* chip : {"h100", "b200"}) {
-    const auto told = nlohmann::json::parse(
-        fp4::test::run_cli("advise " + (folder / "g") + " --model llama3_8b --json --hardware " + chip).out);
-    for (const auto& row : told["rows"]) {
-      REQUIRE(at < input.advice.size());
-      const auto& shown = input.advice[at++];
-      INFO(chip << " " << row.dump());
-      CHECK(shown.recipe == row["recipe"].get<std::string>());
-      CHECK(shown.cost.mean == row["cost"].get<double>());
-      CHECK(shown.cost.low == row["cost_interval"][0].get<double>());
-      CHECK(shown.cost.high == row["cost_interval"][1].get<double>());
-      CHECK(shown.word == row["word"].get<std::string>());
-    }
-  }
-  CHECK(at == input.advice.size());
-  CHECK(input.advice.front().chip != input.advice.back().chip);
-
-  // A sweep whose runs are no ladder has none.
-  fp4::ReportInput none;
-  options.folder = folder / "h";
-  fp4::test::write_text(folder / "h.json", R"({"name": "h", "task": "lm", "seeds": 1, "train": {"steps": 2, "batch": 2},
-    "axes": {"task.lm.width": [32], "recipe": ["bf16", "mxfp8"]}})");
-  REQUIRE(fp4::test::run_cli("sweep run " + (folder / "h.json") + " --quiet --out " + (folder / "h")).exit_code == 0);
-  fp4::tools::add_advice(none, fp4::tools::open_view(options, false).results, options, {});
-  CHECK(none.advice.empty());
-}
-
 TEST_CASE("every built-in grid expands", "[quick]") {
   const fp4::sweeps::Simulator simulator = fp4::sweeps::real_simulator("auto", /*with_signature=*/false);
   for (const char* name : {"quick", "design_space", "wgrad", "wgrad_tokens", "sr_rht_variance", "scale_formats",

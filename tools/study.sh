@@ -1,6 +1,7 @@
 #!/bin/sh
 # One study, from its grid to the files that results/NAME keeps:
 #   tools/study.sh NAME [JOBS]      (fp4sim built, npm packages installed: tools/setup.sh)
+#   tools/study.sh NAME --turned [JOBS]      its table of length, outliers, width, rate and 2-D weights turned once each
 # Runs are kept in build/studies/NAME, so an interrupted study goes on and a finished one only makes its files anew.
 # table.csv holds one row per configuration: mean, SD, n, interval, loss and digest of each seed (without the last two
 # where it stays above 2 MB and no effects are made of them). All that is known of a run is
@@ -12,10 +13,21 @@ accepted='a name of sweeps/studies'
 . "$(dirname "$0")/scripts/asked.sh"
 cd "$(dirname "$0")/.."
 name=${1:?usage: tools/study.sh NAME [JOBS]}
+turned=${2:-}
+[ "$turned" != --turned ] || shift
 jobs=${2:-$(nproc)}
 runs=build/studies/$name
 out=results/$name
 mkdir -p build/studies "$out"
+if [ "$turned" = --turned ]; then
+  for of in turned turned_rate; do
+    build/fp4sim sweep run "${name}_$of" --out "${runs}_$of" --jobs "$jobs"
+    build/fp4sim table "${runs}_$of" --group --force --csv "$out/$of.csv" >/dev/null
+  done
+  build/fp4sim effects "$out/turned.csv" --table "$out/turned_rate.csv" --study "${name}_turned" \
+    --csv "$out/turned_effects.csv" --page "$out/README.md" --force
+  exit
+fi
 begin=$(date +%s)
 build/fp4sim sweep run "$name" --out "$runs" --jobs "$jobs"
 echo "study $name: runs took $(($(date +%s) - begin)) s with $jobs jobs"

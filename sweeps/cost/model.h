@@ -52,6 +52,8 @@ struct Model {
   /// Elements of K and V that a token leaves in the caches of all blocks: the widths of the layers `k` and `v`, else
   /// twice the attention's.
   int64_t cached_elements() const;
+  /// Sequences with attention between their tokens: text, of what is shipped. Images and clicks have neither.
+  bool reads_text() const { return sequence > 0 && attention_width > 0; }
   int64_t micro_tokens() const { return tokens_per_step / micro_batches; }
 };
 

@@ -17,6 +17,7 @@ namespace {
 
 bool better(const Recommendation& a, const Recommendation& b) {
   if (a.in_time != b.in_time) return a.in_time;
+  if (a.tokens_x.has_value() != b.tokens_x.has_value()) return a.tokens_x.has_value();
   return a.in_time ? a.price < b.price : a.hours < b.hours;
 }
 
@@ -27,8 +28,12 @@ Recommendation try_count(const Model& model, const Hardware& chip, const RecipeF
   cost.formulas = false;
   const int replicas = devices / cost.parallel.replica();
   const CostResult result = evaluate(recipe, spread(model, options.global_tokens, replicas), chip, cost);
-  const double steps = std::ceil(options.tokens / options.global_tokens);
+  std::optional<double> tokens_x = options.tokens_x.empty() ? std::optional(1.0) : std::nullopt;
+  if (const auto known = options.tokens_x.find(recipe.name); known != options.tokens_x.end())
+    tokens_x = known->second;
+  const double steps = std::ceil(options.tokens * tokens_x.value_or(1) / options.global_tokens);
   Recommendation row{chip.name, recipe.name, devices, steps * result.step_time_s / 3600, result.step_time_s};
+  row.tokens_x = tokens_x;
   row.price = *result.price * steps;
   if (result.energy_j) row.energy_kwh = *result.energy_j * steps / 3.6e6;
   row.interconnect_stall = result.communication.interconnect_stall;

@@ -1,7 +1,9 @@
 // Decides: what to rent. For a model, a number of tokens and a time budget: the cheapest chip, count and recipe that
-// finish in time. Costs only: whether a recipe trains as well is for the sweeps to say.
+// finish in time, where the caller says how many tokens a recipe needs.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,9 @@ struct RecommendOptions {
   double global_tokens = 1 << 22;  // tokens of one optimizer step over all accelerators (512 sequences of 8192)
   int max_devices = 4096;  // counts tried: powers of two times the accelerators of a replica, of whole instances
   CostOptions cost;
+  // The tokens that a recipe needs as a multiple of `tokens`. Those that have none are priced at 1 and stand last.
+  // Empty: 1 for all.
+  std::map<std::string, double> tokens_x = {};
 };
 
 struct Recommendation {
@@ -25,6 +30,7 @@ struct Recommendation {
   std::optional<double> energy_kwh;
   double interconnect_stall = 0, network_stall = 0;
   double memory_bytes = 0;
+  std::optional<double> tokens_x;  // none: not known, priced at 1
   bool in_time = false;
   bool native_fp4 = false;           // the chip has FP4 matrix units
   std::vector<std::string> decoded;  // formats that it does not multiply (CostResult)
@@ -34,8 +40,9 @@ struct Recommendation {
 };
 
 /// One row per chip and recipe: its cheapest count that is in time and fits its memory, or its fastest one when none
-/// is. Rows in time come first, by price; the others follow, by hours. Throws Error for a chip without a price, and
-/// where no chip has a count to try: one of whole replicas, up to max_devices, that leaves each a sequence.
+/// is. Rows in time come first, of known tokens before others, by price; the others follow, by hours. Throws Error for
+/// a chip without a price, and where no chip has a count to try: one of whole replicas, up to max_devices, that leaves
+/// each a sequence.
 std::vector<Recommendation> recommend(const Model& model, const std::vector<Hardware>& chips,
                                       const std::vector<RecipeFacts>& recipes, const RecommendOptions& options);
 

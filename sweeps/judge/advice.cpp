@@ -6,6 +6,7 @@
 #include <random>
 
 #include "src/text/error.h"
+#include "sweeps/judge/orders.h"
 
 namespace fp4::sweeps {
 
@@ -26,33 +27,18 @@ double at_rank(std::vector<double> values, double share) {
 }
 Interval middle(const std::vector<double>& values) { return {at_rank(values, 0.025), at_rank(values, 0.975)}; }
 
-// Where the ratio of tokens is read.
-struct Place {
-  double n, d;
-};
-
-// Tokens as a multiple of those with which the baseline reaches the same loss; infinite when they never do.
-double token_ratio(const Law& law, const Efficiency& efficiency, const Place& at, double max_gap) {
-  const double n = at.n, loss = law.loss(n, at.d) * (1 + max_gap);
-  const auto mine = tokens_to_reach(law, efficiency, n, loss), theirs = tokens_to_reach(law, {}, n, loss);
-  return mine && theirs ? *mine / *theirs : INFINITY;
+// The tokens that make up a gap: ln L falls by `slope` an e-fold of tokens, and the gap itself changes by `by_d`.
+double tokens_for_gap(double gap, double slope, double by_d) {
+  if (slope <= by_d) return gap <= 0 ? 1 : INFINITY;
+  return std::exp(gap / (slope - by_d));
 }
 
-// The tokens that make up a gap: ln L falls by `slope` an e-fold of tokens, and the gap itself changes by `by_d`. The
-// baseline reaches a loss larger by the share `max_gap` with fewer tokens, where the gap is another one.
-double tokens_for_gap(double gap, double slope, double by_d, double max_gap) {
-  const double left = gap - by_d * std::log1p(max_gap) / slope;
-  if (slope <= by_d) return left <= 0 ? 1 : INFINITY;
-  return std::exp(left / (slope - by_d));
-}
-
-// Draw i of the gap's own error, of each recipe by itself.
-double draw_error(const std::string& recipe, size_t i, const PlaneAt& gap) {
+// Draw i, of each recipe by itself.
+std::mt19937_64 engine_of(const std::string& recipe, size_t i) {
   std::seed_seq seed(recipe.begin(), recipe.end());
   std::mt19937_64 engine(seed);
   engine.discard(64 * i);
-  std::student_t_distribution<double> student(gap.freedom);
-  return gap.error * student(engine);
+  return engine;
 }
 
 // Draw i of what the distance from the ladder adds to a gap, the same factor for all recipes.
@@ -62,9 +48,11 @@ double draw_transfer(double sd, size_t i) {
   return std::exp(sd * normal(engine));
 }
 
-double slope_of(const Law& law, const Place& at) {
+// How far ln L falls an e-fold of tokens.
+double slope_of(const Law& law, const LawStudy& study) {
   constexpr double h = 1e-3;
-  return (std::log(law.loss(at.n, at.d * std::exp(-h))) - std::log(law.loss(at.n, at.d * std::exp(h)))) / (2 * h);
+  const double n = study.n.high, d = study.d.high;
+  return (std::log(law.loss(n, d * std::exp(-h))) - std::log(law.loss(n, d * std::exp(h)))) / (2 * h);
 }
 
 // The factor on a gap that lies so many e-folds of N and D from where it was measured.
@@ -73,98 +61,125 @@ double transfer_sd(double e_folds) {
   return std::log(seen) / sds_of_95_percent * e_folds / over;
 }
 
+// Tokens of a row and their draws; none where they are not known.
+std::vector<double> by_ladder(const LadderAdvice& ladder, const Advice& advice, const AdviceOptions& o,
+                              AdviceRow& row) {
+  const LawStudy& study = ladder.study;
+  const bool by_plane = ladder.gaps.skill.plane_has_skill() && ladder.gaps.planes.at(row.recipe).missing.empty();
+  const double by_d = by_plane ? ladder.gaps.planes.at(row.recipe).by_d : 0;
+  const double doubt = transfer_sd(std::log(advice.far_n) + std::log(advice.far_d));
+  const PlaneAt here = ladder.gaps.at(row.recipe, advice.n, advice.d);
+  std::vector<double> relative, tokens;
+  for (size_t i = 0; i < o.draws; ++i) {
+    std::mt19937_64 engine = engine_of(row.recipe, i);
+    std::student_t_distribution<double> student(here.freedom);
+    relative.push_back((here.value + here.error * student(engine)) * draw_transfer(doubt, i));
+    const Law& law = study.samples[i % study.samples.size()].law;
+    tokens.push_back(tokens_for_gap(relative.back(), slope_of(law, study), by_d));
+  }
+  row.from = TokensFrom::ladder;
+  row.gap = here.value, row.gap_interval = middle(relative);
+  row.tokens = tokens_for_gap(here.value, slope_of(study.fit.law, study), by_d);
+  if (!std::isfinite(*row.tokens)) row.tokens.reset();
+  return tokens;
+}
+
+// Beside a ladder's gaps published tokens, of sizes of billions, would be of another kind: fp8 alone stays.
+std::vector<double> by_publication(const Advice& advice, const AdviceOptions& o, AdviceRow& row) {
+  for (const PublishedOrder& order : published_orders()) {
+    const auto found = order.tokens.find(row.recipe);
+    if (found == order.tokens.end()) continue;
+    const Interval& range = found->second;
+    if (advice.by_ladder && range.high != 1) continue;
+    row.from = range.high == 1 ? TokensFrom::supposed : TokensFrom::published;
+    row.source = order.source, row.tokens = (range.low + range.high) / 2;
+    std::vector<double> tokens;
+    for (size_t i = 0; i < o.draws; ++i) {
+      std::mt19937_64 engine = engine_of(row.recipe, i);
+      tokens.push_back(std::uniform_real_distribution<double>(range.low, range.high)(engine));
+    }
+    return tokens;
+  }
+  return {};
+}
+
+std::vector<double> tokens_of(const LadderAdvice* ladder, const Advice& advice, const AdviceOptions& o,
+                              AdviceRow& row) {
+  if (row.recipe == o.baseline) {
+    row.from = TokensFrom::baseline, row.tokens = 1;
+    return std::vector<double>(o.draws, 1);
+  }
+  if (!advice.reads_text) return {};
+  if (advice.by_ladder && ladder->gaps.cells.contains(row.recipe) && !ladder->gaps.cells.at(row.recipe).empty())
+    return by_ladder(*ladder, advice, o, row);
+  return by_publication(advice, o, row);
+}
+
+// Rows by cost, each against the first, draw by draw.
+void judge_rows(Advice& advice, const std::map<std::string, std::vector<double>>& draws) {
+  std::stable_sort(advice.rows.begin(), advice.rows.end(), [](const AdviceRow& a, const AdviceRow& b) {
+    if (a.cost.has_value() != b.cost.has_value()) return a.cost.has_value();
+    return a.cost ? *a.cost < *b.cost : a.step < b.step;
+  });
+  const std::vector<double>& best = draws.at(advice.rows.front().recipe);
+  for (AdviceRow& row : advice.rows) {
+    if (!row.cost) continue;
+    std::vector<double> ratios;
+    for (size_t i = 0; i < best.size(); ++i) {
+      const double mine = draws.at(row.recipe)[i];
+      ratios.push_back(std::isfinite(mine) ? mine / best[i] : INFINITY);
+    }
+    row.against_best = middle(ratios);
+    row.word = &row == &advice.rows.front()   ? AdviceWord::best
+               : !std::isfinite(*row.cost)    ? AdviceWord::never
+               : row.against_best->low <= 1.0 ? AdviceWord::alike
+                                              : AdviceWord::dearer;
+  }
+}
+
 }  // namespace
 
 double times_outside(double value, const Interval& range) {
   return std::max({1.0, value / range.high, range.low / value});
 }
 
-Advice advise(const LawStudy& study, const std::map<std::string, PlaneFit>& gaps,
-              const std::map<std::string, cost::RecipeFacts>& recipes, const cost::Model& model,
-              const cost::Hardware& hardware, const AdviceOptions& o) {
-  Advice advice{.n = static_cast<double>(model.linear_parameters())};
-  advice.far_n = times_outside(advice.n, study.n), advice.far_d = times_outside(o.d, study.d);
-  const bool by_gaps = o.transfer == Transfer::gaps;
-  advice.verdict = !by_gaps || std::max(advice.far_n, advice.far_d) <= farthest_advice;
+Advice advise(const LadderAdvice* ladder, const std::map<std::string, cost::RecipeFacts>& recipes,
+              const cost::Model& model, const cost::Hardware& hardware, const AdviceOptions& o) {
+  Advice advice{.n = static_cast<double>(model.linear_parameters()), .d = o.d, .reads_text = model.reads_text()};
+  if (ladder != nullptr) {
+    advice.far_n = times_outside(advice.n, ladder->study.n), advice.far_d = times_outside(o.d, ladder->study.d);
+    advice.by_ladder = advice.reads_text && std::max(advice.far_n, advice.far_d) <= farthest_advice;
+  }
   cost::CostOptions plain = o.cost;
   plain.formulas = false;
   const auto step_of = [&](const cost::RecipeFacts& facts, const cost::CostOptions& options) {
     return per_step(evaluate(facts, model, hardware, options), o.objective, hardware.name);
   };
-  const Place edge{study.n.high, study.d.high};
-  const Place at = o.transfer == Transfer::law || (by_gaps && advice.verdict) ? Place{advice.n, o.d} : edge;
-  const double doubt_of_gap =
-      by_gaps && advice.verdict ? transfer_sd(std::log(advice.far_n) + std::log(advice.far_d)) : 0;
-  const cost::RecipeFacts& baseline = recipes.at(study.baseline);
+  const cost::RecipeFacts& baseline = recipes.at(o.baseline);
   advice.baseline_step = step_of(baseline, plain);
   std::vector<cost::CostDraw> doubts;
   std::vector<double> baseline_steps;
-  for (size_t i = 0; i < study.samples.size(); ++i) {
-    doubts.push_back(cost::draw_cost(o.cost, o.doubt, i));
+  for (size_t i = 0; i < o.draws; ++i) {
+    doubts.push_back(cost::draw_cost(plain, o.doubt, i));
     baseline_steps.push_back(step_of(baseline, doubts.back().options));
   }
   std::map<std::string, std::vector<double>> draws;
   for (const auto& [name, facts] : recipes) {
-    const bool is_baseline = name == study.baseline;
-    const auto gap = gaps.find(name);
-    if (!is_baseline &&
-        (by_gaps ? gap == gaps.end() || !gap->second.missing.empty() : !study.recipes.at(name).missing.empty()))
-      continue;
-    AdviceRow row{.recipe = name};
-    std::vector<double> tokens, steps, relative;
-    const auto ratio_of = [&](const Law& law, const Efficiency& own) {
-      return is_baseline ? 1 : token_ratio(law, own, at, o.max_gap);
-    };
-    if (by_gaps && !is_baseline) {
-      const PlaneAt here = plane_at(gap->second, at.n, at.d);
-      row.gap = here.value;
-      row.tokens = tokens_for_gap(here.value, slope_of(study.fit.law, edge), gap->second.by_d, o.max_gap);
-      for (size_t i = 0; i < study.samples.size(); ++i) {
-        relative.push_back((here.value + draw_error(name, i, here)) * draw_transfer(doubt_of_gap, i));
-        tokens.push_back(
-            tokens_for_gap(relative.back(), slope_of(study.samples[i].law, edge), gap->second.by_d, o.max_gap));
-      }
-      row.gap_interval = middle(relative);
-    } else {
-      row.tokens = ratio_of(study.fit.law, is_baseline ? Efficiency{} : study.recipes.at(name).efficiency);
-      for (const LawSample& sample : study.samples)
-        tokens.push_back(ratio_of(sample.law, is_baseline ? Efficiency{} : sample.efficiency.at(name)));
-    }
-    if (!std::isfinite(*row.tokens)) row.tokens.reset();
-    row.step = step_of(facts, plain) / advice.baseline_step;
-    row.decoded = decoded_formats(facts, model, hardware);
-    for (size_t i = 0; i < study.samples.size(); ++i) {
+    AdviceRow row{.recipe = name, .decoded = decoded_formats(facts, model, hardware)};
+    std::vector<double> steps;
+    for (size_t i = 0; i < o.draws; ++i)
       steps.push_back((cost::has_fp4_operands(facts) ? doubts[i].fp4 : 1) * step_of(facts, doubts[i].options) /
                       baseline_steps[i]);
-      draws[name].push_back(tokens[i] * steps[i]);
+    row.step = at_rank(steps, 0.5), row.step_interval = middle(steps);
+    if (std::vector<double> tokens = tokens_of(ladder, advice, o, row); !tokens.empty()) {
+      row.tokens_interval = middle(tokens);
+      for (size_t i = 0; i < o.draws; ++i) tokens[i] *= steps[i];
+      row.cost = at_rank(tokens, 0.5), row.interval = middle(tokens);
+      draws[name] = std::move(tokens);
     }
-    row.step_interval = middle(steps);
-    // FP4 steps are drawn slower alone (cost/doubt.h).
-    row.step_interval.low = std::min(row.step_interval.low, row.step);
-    row.step_interval.high = std::max(row.step_interval.high, row.step);
-    if (!is_baseline) row.tokens_interval = middle(tokens);
-    row.cost = at_rank(draws[name], 0.5);
-    row.interval = middle(draws[name]);
     advice.rows.push_back(std::move(row));
   }
-  std::stable_sort(advice.rows.begin(), advice.rows.end(),
-                   [](const AdviceRow& a, const AdviceRow& b) { return a.cost < b.cost; });
-  AdviceRow& best = advice.rows.front();
-  for (AdviceRow& row : advice.rows) {
-    std::vector<double> ratios;
-    for (size_t i = 0; i < study.samples.size(); ++i)
-      ratios.push_back(std::isfinite(draws[row.recipe][i]) ? draws[row.recipe][i] / draws[best.recipe][i] : INFINITY);
-    row.against_best = middle(ratios);
-    row.word = &row == &best                 ? AdviceWord::best
-               : !std::isfinite(row.cost)    ? AdviceWord::never
-               : row.against_best.low <= 1.0 ? AdviceWord::alike
-                                             : AdviceWord::dearer;
-  }
-  if (advice.rows.size() > 1 && best.tokens) {
-    const double share = advice.rows[1].cost / best.cost;
-    advice.turning_tokens = *best.tokens * share;
-    advice.turning_step = best.step * share;
-  }
+  judge_rows(advice, draws);
   return advice;
 }
 

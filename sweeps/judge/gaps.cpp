@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <Eigen/Dense>
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -108,14 +109,71 @@ PlaneAt plane_at(const PlaneFit& fit, double n, double d) {
           .freedom = static_cast<double>(fit.cells - parameters)};
 }
 
-std::map<std::string, PlaneFit> gap_fits(const std::map<std::string, std::vector<LawPoint>>& points,
-                                         const std::string& baseline) {
-  std::map<std::string, PlaneFit> fits;
-  const auto base = points.find(baseline);
-  if (base == points.end()) return fits;
-  for (const auto& [name, list] : points)
-    if (name != baseline) fits[name] = fit_plane(gap_cells(list, base->second));
-  return fits;
+namespace {
+
+using Gaps = std::map<std::string, std::vector<PlaneCell>>;
+
+Gaps gaps_of(const std::map<std::string, std::vector<LawPoint>>& points, const std::string& baseline) {
+  Gaps gaps;
+  if (const auto base = points.find(baseline); base != points.end())
+    for (const auto& [name, list] : points)
+      if (name != baseline) gaps[name] = gap_cells(list, base->second);
+  return gaps;
+}
+
+const PlaneCell& nearest(const std::vector<PlaneCell>& cells, double n, double d) {
+  const auto distance = [&](const PlaneCell& c) {
+    return std::pair(std::abs(std::log(c.n / n)), std::abs(std::log(c.d / d)));
+  };
+  return *std::min_element(cells.begin(), cells.end(),
+                           [&](const PlaneCell& a, const PlaneCell& b) { return distance(a) < distance(b); });
+}
+
+// Adds the squared errors of both rules, fitted to `seen`, for each of `unseen`.
+void foretell(std::span<const PlaneCell> seen, std::span<const PlaneCell> unseen, GapSkill& skill) {
+  const PlaneFit fit = fit_plane(seen);
+  if (!fit.missing.empty()) return;
+  for (const PlaneCell& cell : unseen) {
+    ++skill.gaps;
+    skill.plane += std::pow(plane_at(fit, cell.n, cell.d).value - cell.value, 2);
+    skill.nearest += std::pow(nearest({seen.begin(), seen.end()}, cell.n, cell.d).value - cell.value, 2);
+  }
+}
+
+}  // namespace
+
+GapRule gap_rule(const std::map<std::string, std::vector<LawPoint>>& points, const std::string& baseline,
+                 const std::map<std::string, std::vector<LawPoint>>& unseen) {
+  GapRule rule{.cells = gaps_of(points, baseline)};
+  const Gaps kept_out = gaps_of(unseen, baseline);
+  for (const auto& [name, cells] : rule.cells) {
+    rule.planes[name] = fit_plane(cells);
+    if (const auto kept = kept_out.find(name); kept != kept_out.end()) foretell(cells, kept->second, rule.skill);
+    if (!kept_out.empty() || cells.empty()) continue;
+    const auto largest = std::find_if(cells.begin(), cells.end(), [&](const PlaneCell& c) {
+      return c.n == cells.back().n;  // by N, then by D
+    });
+    foretell({cells.begin(), largest}, {largest, cells.end()}, rule.skill);
+  }
+  for (double* error : {&rule.skill.plane, &rule.skill.nearest})
+    if (rule.skill.gaps > 0) *error = std::sqrt(*error / static_cast<double>(rule.skill.gaps));
+  return rule;
+}
+
+PlaneAt GapRule::at(const std::string& recipe, double n, double d, std::optional<bool> by_plane) const {
+  if (by_plane.value_or(skill.plane_has_skill() && planes.at(recipe).missing.empty()))
+    return plane_at(planes.at(recipe), n, d);
+  const std::vector<PlaneCell>& mine = cells.at(recipe);
+  PlaneAt there{.value = nearest(mine, n, d).value, .error = skill.nearest};
+  if (skill.gaps > 0) {
+    there.freedom = static_cast<double>(skill.gaps);  // none of them goes into a mean
+    return there;
+  }
+  std::vector<double> values;
+  for (const PlaneCell& cell : mine) values.push_back(cell.value);
+  there.error = summarise(values).sd;
+  there.freedom = std::max(1.0, static_cast<double>(values.size()) - 1);
+  return there;
 }
 
 Interval PlaneAt::interval() const { return around(value, error, freedom); }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,8 +54,29 @@ struct PlaneAt {
 };
 PlaneAt plane_at(const PlaneFit& fit, double n, double d);
 
-// Of every recipe but the baseline; none where the baseline has no runs.
-std::map<std::string, PlaneFit> gap_fits(const std::map<std::string, std::vector<LawPoint>>& points,
-                                         const std::string& baseline);
+// How well two rules foretell the gaps of sizes that they have not seen: the plane, and no change from the nearest size
+// that was trained, in ln N and then in ln D.
+struct GapSkill {
+  size_t gaps = 0;     // foretold: a recipe at an (N, D)
+  double plane = 0;    // root mean square error of ln(L / L_baseline)
+  double nearest = 0;  // the same of no change
+  bool plane_has_skill() const { return gaps > 0 && plane < nearest; }
+};
+
+// The gaps of a ladder's recipes to its baseline, and which rule carries them to another (N, D).
+struct GapRule {
+  std::map<std::string, std::vector<PlaneCell>> cells;  // of the recipes but the baseline
+  std::map<std::string, PlaneFit> planes;
+  GapSkill skill;
+
+  // By the plane where it has shown skill, else that of the nearest size, whose error is the skill's or, where nothing
+  // was foretold, the spread of the recipe's cells. `by_plane`: by that rule whatever the skill.
+  PlaneAt at(const std::string& recipe, double n, double d, std::optional<bool> by_plane = {}) const;
+};
+
+// `points` make the rule; `unseen` are sizes kept out, from which its skill is known. Without them each recipe's largest
+// size is foretold from its smaller ones, where these make a plane.
+GapRule gap_rule(const std::map<std::string, std::vector<LawPoint>>& points, const std::string& baseline,
+                 const std::map<std::string, std::vector<LawPoint>>& unseen = {});
 
 }  // namespace fp4::sweeps

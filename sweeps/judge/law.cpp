@@ -193,25 +193,11 @@ Efficiency fit_efficiency(const Law& law, std::span<const LawPoint> points, cons
   return of(minimise([&](const Eigen::VectorXd& p) { return residuals_of(law, of(p), points); }, from).at);
 }
 
-namespace {
-
-// `inside`: the sum of the terms of weights and tokens.
-std::optional<double> tokens_for(const Law& law, const Efficiency& e, double n, double inside) {
+std::optional<double> extra_tokens(const Law& law, const Efficiency& e, double n, double d) {
+  const double inside = law.A / std::pow(n, law.alpha) + law.B / std::pow(d, law.beta);
   const double left = inside - law.A / std::pow(n * e.n, law.alpha);
   if (!(left > 0)) return std::nullopt;
-  return std::pow(law.B / left, 1 / law.beta) / e.d;
-}
-
-}  // namespace
-
-std::optional<double> tokens_to_reach(const Law& law, const Efficiency& e, double n, double loss) {
-  if (loss <= law.E) return std::nullopt;
-  return tokens_for(law, e, n, std::pow(loss - law.E, 1 / law.gamma));
-}
-
-std::optional<double> extra_tokens(const Law& law, const Efficiency& e, double n, double d) {
-  const auto tokens = tokens_for(law, e, n, law.A / std::pow(n, law.alpha) + law.B / std::pow(d, law.beta));
-  return tokens ? std::optional(*tokens / d - 1) : std::nullopt;
+  return std::pow(law.B / left, 1 / law.beta) / e.d / d - 1;
 }
 
 bool LawStudy::is_too_far(double at_n, double at_d) const {

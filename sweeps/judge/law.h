@@ -52,9 +52,6 @@ LawFit fit_law(std::span<const LawPoint> points, LawForm form, const Law* start 
 // effN and effD that fit the points best, the law held. Throws Error below three (N, D), or where N or D never varies.
 Efficiency fit_efficiency(const Law& law, std::span<const LawPoint> points, const Efficiency& start = {});
 
-// The tokens with which N weights of the recipe reach a loss; none when no number of tokens does.
-std::optional<double> tokens_to_reach(const Law& law, const Efficiency& efficiency, double n, double loss);
-
 // How many times the tokens D the recipe needs to reach the loss that the baseline reaches at (N, D), less 1; none when
 // it never does.
 std::optional<double> extra_tokens(const Law& law, const Efficiency& efficiency, double n, double d);

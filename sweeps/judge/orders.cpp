@@ -7,6 +7,8 @@
 #include <random>
 #include <tuple>
 
+#include "src/text/json_reader.h"
+
 namespace fp4::sweeps {
 
 namespace {
@@ -41,25 +43,59 @@ double tau_of(const std::vector<std::vector<double>>& gaps, const std::vector<do
   return kendall_tau(published, means);
 }
 
-Interval middle_of_taus(std::vector<double> values) { return {quantile(values, 0.025), quantile(values, 0.975)}; }
+// Every order where there are no more than 8! of them, else as many draws.
+double chance_of(const std::vector<double>& published, double tau) {
+  constexpr size_t all_of = 8, most = 40320;
+  std::vector<double> order(published.size());
+  std::iota(order.begin(), order.end(), 0.0);
+  std::mt19937_64 engine(1);
+  size_t tried = 0, as_large = 0;
+  do {
+    if (order.size() > all_of) std::shuffle(order.begin(), order.end(), engine);
+    ++tried, as_large += kendall_tau(published, order) > tau - 1e-9;
+  } while (order.size() > all_of ? tried < most : std::next_permutation(order.begin(), order.end()));
+  return static_cast<double>(as_large) / static_cast<double>(tried);
+}
+
+Tau study_tau(const std::vector<std::vector<double>>& gaps, const std::vector<double>& published, size_t samples) {
+  if (gaps.size() < 2) return {};
+  std::vector<size_t> runs(gaps.front().size());
+  std::iota(runs.begin(), runs.end(), size_t{0});
+  Tau tau{.value = tau_of(gaps, published, runs)};
+  std::mt19937_64 engine(1);
+  std::vector<double> draws;
+  for (size_t s = 0; s < samples; ++s) {
+    std::vector<size_t> drawn(runs.size());
+    for (size_t& run : drawn) run = engine() % runs.size();
+    draws.push_back(tau_of(gaps, published, drawn));
+  }
+  tau.median = quantile(draws, 0.5);
+  tau.interval = {quantile(draws, 0.025), quantile(draws, 0.975)};
+  tau.chance = chance_of(published, tau.value);
+  return tau;
+}
 
 }  // namespace
 
 const std::vector<PublishedOrder>& published_orders() {
-  static const std::vector<PublishedOrder> orders = {
-      {"2605.09825",
-       "extra tokens over fp8",
-       // Random signs and SR have no number there: they "fail to stabilize", and stand beside what they do not mend.
-       {{"mxfp8", 0},
-        {"mxfp4_fprop", 8.5},
-        {"mxfp4_all_h16", 8.5},
-        {"mxfp4_fprop_dgrad", 10.5},
-        {"mxfp4_all", 26.5},
-        {"mxfp4_all_rht16", 26.5},
-        {"mxfp4_all_sr", 26.5}}},
-      {"2509.25149", "loss above bf16's at 8B, %", {{"nvfp4_te", 1.5}, {"mxfp4_all", 2.5}}},
-      {"2610.00053", "loss above bf16's at 8B, %", {{"mxfp4_all_h16", 2.1}, {"mxfp4_all", 6.5}}},
-  };
+  static const std::vector<PublishedOrder> orders = [] {
+    const NamedText file = open_named_json("language_models", "published", "published results");
+    std::vector<PublishedOrder> list;
+    const auto json = parse_json<nlohmann::ordered_json>(file.text, file.place);
+    for (const auto& one : json.at("results")) {
+      PublishedOrder order{one.at("source"), one.at("what"), {}};
+      std::map<std::string, double> number;
+      for (const auto& [name, value] : one.at("rows").items()) {
+        const Interval range = value.is_array() ? Interval{value[0], value[1]} : Interval{value, value};
+        order.numbers.emplace_back(name, number[name] = (range.low + range.high) / 2);
+        if (one.contains("tokens_over")) order.tokens[name] = {1 + range.low / 100, 1 + range.high / 100};
+      }
+      if (one.contains("beside"))
+        for (const auto& [name, other] : one.at("beside").items()) order.numbers.emplace_back(name, number.at(other));
+      list.push_back(std::move(order));
+    }
+    return list;
+  }();
   return orders;
 }
 
@@ -72,8 +108,7 @@ std::optional<Agreement> agreement(const PublishedOrder& order,
     if (points.contains(name)) result.recipes.push_back(name), published.push_back(number);
   if (result.recipes.size() < 2 || !points.contains(baseline)) return std::nullopt;
   const std::vector<std::vector<double>> gaps = gaps_in_common(result.recipes, points, baseline);
-  const size_t runs = gaps.front().size();
-  if (runs < 3) return std::nullopt;
+  if (gaps.front().size() < 3) return std::nullopt;
   std::vector<std::pair<double, std::string>> sums;
   for (size_t i = 0; i < gaps.size(); ++i)
     sums.emplace_back(std::accumulate(gaps[i].begin(), gaps[i].end(), 0.0), result.recipes[i]);
@@ -83,21 +118,9 @@ std::optional<Agreement> agreement(const PublishedOrder& order,
   std::vector<double> fp4_published;
   for (size_t i = 0; i < gaps.size(); ++i)
     if (result.recipes[i] != "mxfp8") fp4_gaps.push_back(gaps[i]), fp4_published.push_back(published[i]);
-  result.fp4 = fp4_gaps.size();
-  std::vector<size_t> all(runs);
-  for (size_t i = 0; i < runs; ++i) all[i] = i;
-  result.tau = tau_of(gaps, published, all);
-  result.tau_fp4 = tau_of(fp4_gaps, fp4_published, all);
-  std::mt19937_64 engine(1);
-  std::vector<double> taus, fp4_taus;
-  for (size_t s = 0; s < samples; ++s) {
-    std::vector<size_t> drawn(runs);
-    for (size_t& run : drawn) run = engine() % runs;
-    taus.push_back(tau_of(gaps, published, drawn));
-    fp4_taus.push_back(tau_of(fp4_gaps, fp4_published, drawn));
-  }
-  result.interval = middle_of_taus(std::move(taus));
-  result.interval_fp4 = middle_of_taus(std::move(fp4_taus));
+  result.fp4_recipes = fp4_gaps.size();
+  result.all = study_tau(gaps, published, samples);
+  result.fp4 = study_tau(fp4_gaps, fp4_published, samples);
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include "sweeps/judge/study.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -36,6 +37,8 @@ std::optional<double> number(const std::string& text) {
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
+
+std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
 }  // namespace
 
@@ -101,10 +104,17 @@ class StudyJudge {
     for (const auto& [group, content] : groups.items()) {
       const std::string here = "groups." + group;
       object(content, here, {"base", "rows"});
-      const std::map<std::string, Chosen> base = chosen(at(content, here, "base"), here + ".base");
+      const bool each = content.contains("rows") && content["rows"].size() > 0 && content["rows"].front().is_array();
+      result.turned |= each;
+      std::map<std::string, Chosen> base;
+      if (!each) base = chosen(at(content, here, "base"), here + ".base");
       object(at(content, here, "rows"), here + ".rows", {});
       for (const auto& [name, settings] : content.at("rows").items()) {
-        const std::map<std::string, Chosen> row = chosen(settings, here + ".rows." + name);
+        const std::string there = here + ".rows." + name;
+        if (settings.is_array() != each || (each && settings.size() != 2))
+          throw Error(where(there) + ": expected SETTINGS in all rows of the group, or [SETTINGS, BASE] in all");
+        const std::map<std::string, Chosen> row = chosen(each ? settings[0] : settings, there);
+        if (each) base = chosen(settings[1], there);
         for (const std::string& task : tasks_) {
           if (!row.contains(task) || !base.contains(task)) continue;
           StudyEffect effect{.group = group, .name = name, .task = task, .comparison = {}};
@@ -160,12 +170,6 @@ class StudyJudge {
     if (found.size() == 1) return found[0];
     if (found.empty()) throw unknown_word(where(path), word, table_.columns());
     throw Error(where(path) + ": '" + word + "' is the end of several columns: " + joined(found));
-  }
-
-  static std::string joined(const std::vector<std::string>& words) {
-    std::string text;
-    for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-    return text;
   }
 
   std::vector<std::pair<std::string, std::string>> conditions(const Ordered& settings, const std::string& path) const {
@@ -252,12 +256,17 @@ class StudyJudge {
     return delta;
   }
 
-  // Losses of each task at the best rung, by seed; diverged runs have none.
+  // Losses of each task at the best rung, by seed; diverged runs have none. Settings that stand for several sizes give
+  // the runs of all of them.
   std::map<std::string, std::vector<LawPoint>> points(const Ordered& settings, const std::string& path) const {
     std::map<std::string, std::vector<LawPoint>> points;
-    for (const auto& [task, one] : chosen(settings, path))
-      for (const auto& [seed, loss] : one.rungs.front())
-        if (std::isfinite(loss)) points[task].push_back({.n = 1, .d = 1, .seed = seed, .loss = loss});
+    double size = 0;
+    for (const Ordered& of_size : settings.is_array() ? settings : Ordered::array({settings})) {
+      ++size;
+      for (const auto& [task, one] : chosen(of_size, path))
+        for (const auto& [seed, loss] : one.rungs.front())
+          if (std::isfinite(loss)) points[task].push_back({.n = size, .d = 1, .seed = seed, .loss = loss});
+    }
     return points;
   }
 
@@ -269,9 +278,10 @@ class StudyJudge {
     object(study_.at("orders"), "orders", {});
     for (const auto& [name, content] : study_.at("orders").items()) {
       const std::string here = "orders." + name;
-      object(content, here, {"source", "what", "base", "rows"});
+      object(content, here, {"source", "what", "noise", "base", "rows"});
       PublishedOrder published;
-      for (const auto& [key, text] : {std::pair{"source", &published.source}, std::pair{"what", &published.what}}) {
+      for (const auto& [key, text] : {std::pair{"source", &published.source}, std::pair{"what", &published.what},
+                                      std::pair{"noise", &published.noise}}) {
         if (!at(content, here, key).is_string()) throw Error(where(here) + "." + key + ": expected a text");
         *text = content.at(key).get<std::string>();
       }
@@ -446,20 +456,22 @@ std::string study_table(const StudyResult& result, const std::string& group) {
 
 std::string study_orders_table(const StudyResult& result) {
   std::string out =
-      "| published order | numbers | of them here | tau-b | our order, from the least loss |\n|---|---|---|---|---|\n";
+      "| published order | numbers | their noise | of them here | tau-b | median | p | our order, from the least loss "
+      "|\n|---|---|---|---|---|---|---|---|\n";
   for (const StudyOrder& order : result.orders) {
-    const Agreement& found = order.agreement;
-    std::string names;
-    for (const std::string& name : found.ours) names += (names.empty() ? "" : ", ") + name;
-    out += fmt::format("| {} | {} | {} of {} | {} [{}, {}] | {} |\n", order.name, order.published.what,
-                       found.recipes.size(), order.published.numbers.size(), brief(found.tau, 2, false),
-                       brief(found.interval.low, 2, false), brief(found.interval.high, 2, false), names);
+    const Tau& tau = order.agreement.all;
+    out +=
+        fmt::format("| {} | {} | {} | {} of {} | {} [{}, {}] | {} | {} | {} |\n", order.name, order.published.what,
+                    order.published.noise, order.agreement.recipes.size(), order.published.numbers.size(),
+                    brief(tau.value, 2, false), brief(tau.interval.low, 2, false), brief(tau.interval.high, 2, false),
+                    brief(tau.median, 2, false), brief(tau.chance, 2, false), joined(order.agreement.ours));
   }
   return out;
 }
 
 std::string study_page(const StudyResult& result, const std::string& page, const std::string& place) {
-  const std::string mark = "<!-- effects: ", end = " -->", orders_mark = "<!-- orders -->";
+  const std::string mark = result.turned ? "<!-- turned: " : "<!-- effects: ", end = " -->",
+                    orders_mark = "<!-- orders -->";
   std::set<std::string> groups;
   for (const StudyEffect& effect : result.effects) groups.insert(effect.group);
   std::string out;

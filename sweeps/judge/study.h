@@ -2,24 +2,25 @@
 // which, and this judges them as one family.
 //
 //   {"doc": "..", "delta": {"share": 0.02, "of": SETTINGS}, "rung_cost": {TASK: LOSS},
-//    "groups": {GROUP: {"base": SETTINGS, "rows": {NAME: SETTINGS, ..}}, ..}}
+//    "groups": {GROUP: {"base": SETTINGS, "rows": {NAME: SETTINGS, ..}}, ..}}      or "rows": {NAME: [SETTINGS, BASE],
+//    ..}
 //
 // SETTINGS are {COLUMN: VALUE, ..}, a column by its whole name or its last word, or the same as "COLUMN=VALUE,..", and
 // name one configuration of each task; rows at other rates than its best (`at` = near best, or fixed) are further rungs
-// of it. Every row is compared with the base of its group on the seeds that both have, those of races among them.
-// "groups": STUDY takes the groups of another study, for a second table of the same settings.
-// delta, the smallest difference that matters, is the share (2 % unless given) of the loss gap of the configuration
-// `of`.
+// of it. Every row is compared with the base of its group, or with its own, on the seeds that both have, those of races
+// among them. "groups": STUDY takes the groups of another study, for a second table of the same settings. delta, the
+// smallest difference that matters, is the share (2 % unless given) of the loss gap of the configuration `of`.
 //
 // Two settings at unequal rates, one of them judged at a single rung, differ by their rates, too: up to half of the
 // families of equal recipes then get a false word (results/racing). Such a comparison is undecided unless its interval
 // ends farther from 0 than `rung_cost`, what a rung of factor 2 beside the best may cost: .015 on the classifier, .0025
 // on diffusion, .010 on regression, .04 on lm, of the tasks' default trainings; unknown, so undecided, on others.
 //
-// A study may also list orders that others published, "orders": {NAME: {"source": "..", "what": "..", "base": SETTINGS,
-// "rows": {NAME: [SETTINGS, NUMBER], ..}}}, a smaller NUMBER being better. Each is compared with the order of the mean
-// ln(L / L_base) here (orders.h), on the seeds that all of its rows and the base have. "tables": [FILE, ..] names the
-// tables below results/ of a study without a sweep of its own; it is a note for readers.
+// A study may also list orders that others published, "orders": {NAME: {"source": "..", "what": "..", "noise": "..",
+// "base": SETTINGS, "rows": {NAME: [SETTINGS, NUMBER], ..}}}, a smaller NUMBER being better; `noise` says how far the
+// source's own numbers may be off. A list of SETTINGS stands for one method at several sizes. Each is compared with the
+// order of the mean ln(L / L_base) here (orders.h), on the seeds that all of its rows and the base have. "tables":
+// [FILE, ..] names the tables below results/ of a study without a sweep of its own; it is a note for readers.
 #pragma once
 
 #include <optional>
@@ -52,6 +53,7 @@ struct StudyResult {
   std::vector<StudyEffect> effects;  // by group, row and task, in the order of file and tables
   std::vector<StudyOrder> orders;    // by name and task
   std::vector<std::string> tasks;    // in the order of the tables
+  bool turned = false;               // rows have bases of their own
 };
 
 // The rows of tables that `fp4sim table --group --csv` wrote, by column.
@@ -82,8 +84,8 @@ std::string study_table(const StudyResult& result, const std::string& group);
 // The Markdown table of the orders: tau-b with its interval, a line each.
 std::string study_orders_table(const StudyResult& result);
 
-// A page with the table of each group anew below its line `<!-- effects: GROUP -->`, and that of the orders below
-// `<!-- orders -->`. Throws Error for another group.
+// A page with the table of each group anew below its line `<!-- effects: GROUP -->`, or `<!-- turned: GROUP -->` where
+// rows have bases of their own, and that of the orders below `<!-- orders -->`. Throws Error for another group.
 std::string study_page(const StudyResult& result, const std::string& page, const std::string& place);
 
 }  // namespace fp4::sweeps

@@ -164,17 +164,6 @@ struct ReportAgainst {
   std::size_t only_there = 0;  // its configurations that this sweep lacks
 };
 
-// What a recipe of a ladder of sizes costs on a chip until it has the baseline's loss, as multiples of the baseline:
-// tokens x step time. Unknown mean: it never gets there; unknown `high`: some draws never do.
-struct ReportAdvice {
-  std::string chip;
-  std::string recipe;
-  ReportEstimate cost;
-  ReportEstimate tokens;
-  double step = report_unknown;
-  std::string word;  // cheapest, alike, dearer, never
-};
-
 struct ReportInput {
   std::string name;                   // the grid's name
   std::string workload;               // what the costs are for, e.g. "llama3_8b on MI355X"
@@ -192,8 +181,6 @@ struct ReportInput {
   std::vector<ReportRun> runs;
   std::vector<ReportEffect> effects;
   std::vector<ReportComparison> comparisons;
-  std::vector<ReportAdvice> advice;  // by chip, then by cost
-  std::string advice_note;           // what it rests on and supposes
   std::string chip;                  // the name of the chip of the costs above
   std::vector<ReportChip> chips;     // further ones that the page switches to
   ReportAgainst against;

@@ -164,7 +164,7 @@ void pack_configs(ColumnPack& pack, const ReportInput& input) {
     pack.words(name, collect(codes, [&](std::uint32_t code) { return words[code]; }));
 }
 
-// The switch of chips, the comparison with another sweep, the comparisons of a study, and a ladder's advice.
+// The switch of chips, the comparison with another sweep, and the comparisons of a study.
 void pack_beside(ColumnPack& pack, const ReportInput& input) {
   for (std::size_t k = 0; k < input.chips.size(); ++k) {
     const std::string prefix = "chip " + std::to_string(k) + " ";
@@ -190,19 +190,6 @@ void pack_beside(ColumnPack& pack, const ReportInput& input) {
   pack.numbers("low", collect(rows, [](const auto& r) { return r.difference.low; }));
   pack.numbers("high", collect(rows, [](const auto& r) { return r.difference.high; }));
   pack.numbers("delta", collect(rows, [](const auto& r) { return r.delta; }));
-  const auto& advice = input.advice;
-  pack.table("advice", advice.size());
-  pack.words("chip", collect(advice, [](const auto& r) { return r.chip; }));
-  pack.words("recipe", collect(advice, [](const auto& r) { return r.recipe; }));
-  pack.words("word", collect(advice, [](const auto& r) { return r.word; }));
-  pack.numbers("step", collect(advice, [](const auto& r) { return r.step; }));
-  const auto estimate = [&](const std::string& name, ReportEstimate ReportAdvice::*part) {
-    pack.numbers(name, collect(advice, [part](const auto& r) { return (r.*part).mean; }));
-    pack.numbers(name + "_low", collect(advice, [part](const auto& r) { return (r.*part).low; }));
-    pack.numbers(name + "_high", collect(advice, [part](const auto& r) { return (r.*part).high; }));
-  };
-  estimate("cost", &ReportAdvice::cost);
-  estimate("tokens", &ReportAdvice::tokens);
 }
 
 void pack_runs(ColumnPack& pack, const ReportInput& input) {
@@ -279,7 +266,6 @@ std::string report_data(const ReportInput& input) {
                {"axes", std::move(axes)},
                {"cost_columns", describe(input.cost_columns)},
                {"quality_columns", describe(input.quality_columns)},
-               {"advice_note", input.advice_note},
                {"chip", input.chip},
                {"chips", json::array()},
                {"against", {{"name", input.against.name}, {"only_there", input.against.only_there}}},

@@ -21,7 +21,6 @@ function setup_sections() {
   setup_against();
   setup_effects();
   setup_forest();
-  setup_advice();
   on_change('task', paint_chips);
   setup_heat();
   setup_table();

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A ladder's law and advice as tables that tools/scripts draws:
+"""A ladder's law as tables that tools/scripts draws:
 
-    ladder_figures.py GAPS.csv LAW.json OUT_DIR ADVICE.json...
+    ladder_figures.py GAPS.csv LAW.json OUT_DIR
 
-GAPS.csv is ladder.py's, LAW.json `fp4sim law --json`, each ADVICE.json `fp4sim advise --json` of one chip. Writes law.csv (for
-curves.mjs: measured mean losses and the law's curves), extra_tokens.csv and advice.csv (for fp4sim effects --figure).
+GAPS.csv is ladder.py's, LAW.json `fp4sim law --json`. Writes law.csv (for curves.mjs: measured mean losses and the law's curves)
+and extra_tokens.csv (for fp4sim effects --figure).
 """
 import csv
 import json
@@ -12,7 +12,11 @@ import pathlib
 import sys
 
 PUBLISHED = {  # extra tokens over fp8 at the sizes of the papers
-    "mxfp4_fprop": (0.08, 0.09), "mxfp4_fprop_dgrad": (0.10, 0.11), "mxfp4_all": (0.26, 0.27), "mxfp4_all_h16": (0.08, 0.09)}
+    recipe: [share / 100 for share in shares]
+    for result in json.loads(pathlib.Path("sweeps/published/language_models.json").read_text("utf-8"))["results"]
+    if "tokens_over" in result
+    for recipe, shares in result["rows"].items()
+    if recipe != result["tokens_over"]}
 FOREST = ("group", "name", "task", "n", "mean", "low", "high", "delta")
 DRAWN = ("bf16", "mxfp4_all", "nvfp4_te")
 
@@ -29,7 +33,7 @@ def short(value):
 
 
 def main():
-    gaps, law_file, out, *advice_files = sys.argv[1:]
+    gaps, law_file, out = sys.argv[1:]
     out = pathlib.Path(out)
     study = json.load(open(law_file, encoding="utf-8"))
     law = study["law"]
@@ -69,17 +73,6 @@ def main():
             low, high = PUBLISHED[r["recipe"]]
             extra.append(("extra tokens, share", r["recipe"], "published, over fp8", 0, (low + high) / 2, low, high, 0))
     write(out / "extra_tokens.csv", FOREST, extra)
-
-    rows = []
-    for name in advice_files:
-        advice = json.load(open(name, encoding="utf-8"))
-        for row in advice["rows"]:
-            low, high = row["cost_interval"]
-            if row["cost"] is None or low is None or high is None or row["recipe"] == advice["baseline"]:
-                continue
-            rows.append((f"{advice['model']}: {advice['objective']} to the loss of {advice['baseline']}, less 1", row["recipe"],
-                         advice["hardware"], study["law"]["runs"], *map(short, (row["cost"] - 1, low - 1, high - 1)), 0))
-    write(out / "advice.csv", FOREST, rows)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
+#include "tools/cli/sweep/advice_words.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -28,9 +29,10 @@ namespace {
 using cost::PublishedRow;
 using nlohmann::ordered_json;
 
-// Recipes of the default comparison: baselines and one of each school.
-const std::vector<std::string> kUsual = {"bf16",     "mxfp8",        "mxfp4",   "mxfp4_all_h16", "mxfp4_sr_rht",
-                                         "nvfp4_te", "ue5m3_hold50", "quartet", "tetrajet",      "four_over_six"};
+// Recipes of the default comparison: baselines, those of known tokens, and one of each school.
+const std::vector<std::string> kUsual = {
+    "bf16",         "mxfp8",    "mxfp4_all",    "mxfp4_all_h16", "mxfp4_fprop", "mxfp4_fprop_dgrad", "nvfp4",
+    "mxfp4_sr_rht", "nvfp4_te", "ue5m3_hold50", "quartet",       "tetrajet",    "four_over_six"};
 
 std::vector<cost::RecipeFacts> facts_of(const std::vector<std::string>& names, int steps = 0) {
   std::vector<cost::RecipeFacts> facts;
@@ -115,14 +117,27 @@ void run_recommend(const RecommendArguments& arguments) {
   if (chips.empty())
     for (const std::string& name : cost::hardware_names())
       if (const cost::Hardware chip = cost::load_hardware(name); chip.price_per_hour) chips.push_back(chip);
-  const cost::RecommendOptions options{arguments.tokens, arguments.hours, arguments.global_tokens,
-                                       arguments.max_devices, arguments.cost.options()};
+  cost::RecommendOptions options{arguments.tokens, arguments.hours, arguments.global_tokens, arguments.max_devices,
+                                 arguments.cost.options()};
   const cost::Model model = cost::load_model(arguments.cost.model);
+  const sweeps::AdviceOptions asked = {.objective = sweeps::Objective::price, .cost = options.cost};
+  const LadderRuns ladder = read_ladder(built_in_ladder);
+  for (const sweeps::AdviceRow& row : advice_of(ladder, model, chips.front(), {}).rows)  // alike on all chips
+    if (row.tokens) options.tokens_x[row.recipe] = *row.tokens;
   const auto rows = cost::recommend(model, chips, facts_of(arguments.recipes, arguments.cost.steps), options);
+  std::vector<std::string> answer;
+  ordered_json named;
+  if (!rows.empty()) {
+    const auto chip = std::find_if(chips.begin(), chips.end(),
+                                   [&](const cost::Hardware& c) { return c.name == rows.front().hardware; });
+    const sweeps::Advice advice = advice_of(ladder, model, *chip, asked);
+    answer = advice_answer(advice, model, chip->name, asked);
+    if (advice.best() != nullptr) named = advice.best()->recipe;
+  }
   if (arguments.cost.json) {
     ordered_json json =
         joined_json({FP4_NAMED(arguments.cost.model, arguments.tokens, arguments.hours, arguments.global_tokens),
-                     {{"rows", ordered_json::array()}}});
+                     {{"best", named}, {"answer", answer}, {"rows", ordered_json::array()}}});
     for (const cost::Recommendation& row : rows)
       json["rows"].push_back(
           {{"hardware", row.hardware},
@@ -130,6 +145,7 @@ void run_recommend(const RecommendArguments& arguments) {
            {"devices", row.devices},
            {"hours", row.hours},
            {"price", row.price},
+           {"tokens_x", row.tokens_x ? ordered_json(*row.tokens_x) : ordered_json()},
            {"energy_kwh", row.energy_kwh ? ordered_json(*row.energy_kwh) : ordered_json()},
            {"interconnect_stall", row.interconnect_stall},
            {"network_stall", row.network_stall},
@@ -145,18 +161,20 @@ void run_recommend(const RecommendArguments& arguments) {
   }
   if (rows.empty()) return print_nothing_fits(arguments.cost, model, chips, arguments.max_devices);
   print_answer(rows);
+  for (const std::string& sentence : answer) print_wrapped(sentence);
+  fmt::print("\n");
   Table table{{"hardware", "FP4", "recipe", ">count", ">hours", ">USD", ">MWh", ">link stall", ">net stall",
                "waits for", ">GB"},
               {}};
   std::set<std::string> seen;
   for (const cost::Recommendation& row : rows)
     if (seen.insert(row.hardware).second || arguments.all)
-      table.rows.push_back({row.hardware, row.native_fp4 ? "yes" : "no", row.recipe + (row.decoded.empty() ? "" : " *"),
-                            std::to_string(row.devices), fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"),
-                            fmt::format("{:.0f}", row.price),
-                            row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "",
-                            format_percent(row.interconnect_stall), format_percent(row.network_stall), limited(row),
-                            fmt::format("{:.0f}", row.memory_bytes / 1e9)});
+      table.rows.push_back(
+          {row.hardware, row.native_fp4 ? "yes" : "no",
+           row.recipe + (row.decoded.empty() ? "" : " *") + (row.tokens_x ? "" : " ?"), std::to_string(row.devices),
+           fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"), fmt::format("{:.0f}", row.price),
+           row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "", format_percent(row.interconnect_stall),
+           format_percent(row.network_stall), limited(row), fmt::format("{:.0f}", row.memory_bytes / 1e9)});
   print_table(table);
   fmt::print("\n{}\n{:.4g} tokens of {} in {:.4g} h, {:.4g} tokens a step.\n",
              arguments.all ? "All pairs of chip and recipe, each with its cheapest count."
@@ -164,10 +182,10 @@ void run_recommend(const RecommendArguments& arguments) {
              arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
   print_wrapped(
       "FP4: the chip has FP4 matrix units; *: it does not multiply the recipe's format, priced as bf16 products of "
-      "decoded operands. Hours and USD are right within a factor of 1.5 each way. Costs only: whether a recipe trains "
-      "as well is for `fp4sim sweep` to say. "
-      "Counts are "
-      "accelerators; clouds rent whole instances. Prices are list prices with sources in `fp4sim show NAME`.");
+      "decoded operands. Hours and USD are right within a factor of 1.5 each way, a recipe's extra tokens included; "
+      "?: these are not known, and none is priced. Counts are accelerators; clouds rent whole instances. Prices are "
+      "list prices with sources "
+      "in `fp4sim show NAME`.");
 }
 
 Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {

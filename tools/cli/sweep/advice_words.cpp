@@ -1,56 +1,181 @@
 // See advice_words.h.
 #include "tools/cli/sweep/advice_words.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/rules/recipe.h"
 #include "sweeps/cost/adapt.h"
+#include "sweeps/judge/orders.h"
 
 namespace fp4::tools {
 
-std::string_view word(sweeps::AdviceWord word) {
-  using sweeps::AdviceWord;
+using nlohmann::ordered_json;
+using sweeps::Advice;
+using sweeps::AdviceRow;
+using sweeps::AdviceWord;
+using sweeps::Interval;
+using sweeps::TokensFrom;
+
+std::string_view word(AdviceWord word) {
   switch (word) {
     case AdviceWord::best: return "cheapest";
     case AdviceWord::alike: return "alike";
     case AdviceWord::dearer: return "dearer";
     case AdviceWord::never: return "never";
+    case AdviceWord::unknown: return "unknown";
   }
   return "";
 }
 
+std::string multiple(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "never"; }
+
 std::map<std::string, cost::RecipeFacts> recipe_facts(const LadderRuns& ladder, int steps) {
   std::map<std::string, cost::RecipeFacts> facts;
+  const auto add = [&](const std::string& name, const sim::Json& given) {
+    facts[name] = cost::facts_of(sim::recipe_from_json(given), steps);
+  };
+  for (const sweeps::PublishedOrder& order : sweeps::published_orders())
+    for (const auto& [name, range] : order.tokens) add(name, name);
   for (const auto& [name, points] : ladder.points) {
     const auto kept = ladder.recipes.find(name);
-    const sim::Json given = kept != ladder.recipes.end() ? kept->second : sim::Json(name);
-    facts[name] = cost::facts_of(sim::recipe_from_json(given), steps);
+    add(name, kept != ladder.recipes.end() ? kept->second : sim::Json(name));
   }
   return facts;
 }
 
-double usual_tokens(const cost::Model& model) { return 20 * static_cast<double>(model.parameters()); }
+sweeps::Advice advice_of(const LadderRuns& ladder, const cost::Model& model, const cost::Hardware& hardware,
+                         sweeps::AdviceOptions o) {
+  constexpr size_t samples = 40;  // of the baseline's slope; gaps and costs are drawn anew each time
+  const sweeps::LawStudy study = study_law(ladder.points, o.baseline, sweeps::LawForm::quartet, samples);
+  const sweeps::GapRule gaps = gap_rule(ladder.points, o.baseline);
+  const sweeps::LadderAdvice said{study, gaps};
+  if (o.d == 0) o.d = 20 * static_cast<double>(model.parameters());
+  return advise(&said, recipe_facts(ladder, o.cost.steps), model, hardware, o);
+}
 
-std::string extrapolation(const sweeps::LawStudy& study, double n, double d, sweeps::Transfer transfer) {
-  const double far_n = sweeps::times_outside(n, study.n), far_d = sweeps::times_outside(d, study.d);
-  if (far_n == 1 && far_d == 1) return "";
-  if (transfer == sweeps::Transfer::gaps && std::max(far_n, far_d) > sweeps::farthest_advice)
-    return fmt::format(
-        "NO VERDICT FROM THE LADDER: N {:.3g} lies {:.2g} times, D {:.3g} {:.2g} times outside it (N {:.3g} .. {:.3g}, "
-        "D "
-        "{:.3g} .. {:.3g}); beyond {:g} times its gaps say nothing.",
-        n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high, sweeps::farthest_advice);
-  return fmt::format(
-      "EXTRAPOLATED: N {:.3g} lies {:.2g} times, D {:.3g} {:.2g} times outside the ladder (N {:.3g} .. {:.3g}, D "
-      "{:.3g} .. {:.3g}). It is supposed that {}; no run here shows it.",
-      n, far_n, d, far_d, study.n.low, study.n.high, study.d.low, study.d.high,
-      transfer == sweeps::Transfer::law ? "effN and effD stay what they are"
-      : transfer == sweeps::Transfer::gaps
-          ? std::string(
-                "gaps change with N and D as they do in the ladder, within a factor that grows with the distance")
-          : fmt::format("a recipe needs as many times {}'s tokens as at the ladder's largest N and D", study.baseline));
+namespace {
+
+std::vector<std::string> recipes_from(const Advice& advice, TokensFrom from) {
+  std::vector<std::string> names;
+  for (const AdviceRow& row : advice.rows)
+    if (row.from == from) names.push_back(row.recipe);
+  return names;
+}
+
+// "mxfp4_all_h16 8.5 %".
+std::string token_shares(const Advice& advice, TokensFrom from) {
+  std::vector<std::string> words;
+  for (const AdviceRow& row : advice.rows)
+    if (row.from == from)
+      words.push_back(fmt::format("{} {:.3g} %", row.recipe, 100 * (row.gap ? std::expm1(*row.gap) : *row.tokens - 1)));
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string known_words(const Advice& advice, const std::string& baseline) {
+  if (!advice.reads_text)
+    return "Known: nothing. Published tokens and the ladders of this program are of networks that read text.";
+  std::vector<std::string> parts;
+  if (const std::string gaps = token_shares(advice, TokensFrom::ladder); !gaps.empty())
+    parts.push_back(fmt::format("the ladder's gaps to {}, of the size nearest to this one where its law has no skill: {}", baseline, gaps));
+  for (const AdviceRow& row : advice.rows)
+    if (row.from == TokensFrom::published) {
+      parts.push_back(fmt::format("extra tokens over fp8 that {} publishes: {}", row.source,
+                                  token_shares(advice, TokensFrom::published)));
+      break;
+    }
+  return parts.empty() ? "Known: no tokens of these recipes." : fmt::format("Known: {}.", fmt::join(parts, "; "));
+}
+
+std::string modelled_words(const Advice& advice, const cost::Model& model, const std::string& hardware,
+                           const sweeps::AdviceOptions& o) {
+  const char* words[] = {"time", "price", "energy"};
+  const char* units[] = {"s", "US dollars", "J"};
+  const auto objective = static_cast<size_t>(o.objective);
+  const std::string start = fmt::format("Modelled: a step of {} on {} takes {:.4g} {} in {}; ", model.name, hardware,
+                                        advice.baseline_step, units[objective], o.baseline);
+  const AdviceRow* best = advice.best();
+  if (best == nullptr) {
+    const auto quickest = std::min_element(advice.rows.begin(), advice.rows.end(),
+                                           [](const auto& a, const auto& b) { return a.step < b.step; });
+    return start + fmt::format("the least is {} of it, in {}, which says nothing of its loss: no recipe is named.",
+                               multiple(quickest->step), quickest->recipe);
+  }
+  std::vector<std::string> alike;
+  for (const AdviceRow& row : advice.rows)
+    if (row.word == AdviceWord::alike) alike.push_back(row.recipe);
+  return start +
+         (best->recipe == o.baseline ? fmt::format("no recipe of known tokens is cheaper than {} itself", o.baseline)
+                                     : fmt::format("by those tokens {} is cheapest, {} [{}, {}] of {}'s {}",
+                                                   best->recipe, multiple(*best->cost), multiple(best->interval->low),
+                                                   multiple(best->interval->high), o.baseline, words[objective])) +
+         (alike.empty() ? "" : fmt::format(", not told from {}", fmt::join(alike, ", "))) + ".";
+}
+
+std::string unknown_words(const Advice& advice, const std::string& baseline) {
+  if (!advice.reads_text) return "Not known: how many more examples any recipe needs for the loss of " + baseline + ".";
+  std::vector<std::string> parts;
+  if (!recipes_from(advice, TokensFrom::supposed).empty() || !recipes_from(advice, TokensFrom::published).empty())
+    parts.push_back("whether fp8 needs no more tokens than " + baseline + ", as is supposed");
+  if (const auto names = recipes_from(advice, TokensFrom::unknown); !names.empty())
+    parts.push_back(fmt::format("the tokens of {}", fmt::join(names, ", ")));
+  if (advice.far_n > 1 || advice.far_d > 1)
+    parts.push_back(fmt::format(
+        "what the ladder's gaps become at {:.2g} times its weights and {:.2g} times its tokens{}", advice.far_n,
+        advice.far_d, advice.by_ladder ? ", though draws let them move" : ", so that it is not asked"));
+  return parts.empty() ? "Not known: what other data do." : fmt::format("Not known: {}.", fmt::join(parts, "; "));
+}
+
+ordered_json number_or_null(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json();
+}
+ordered_json ends_or_null(const std::optional<Interval>& i) {
+  return i ? ordered_json::array({number_or_null(i->low), number_or_null(i->high)}) : ordered_json();
+}
+
+}  // namespace
+
+std::vector<std::string> advice_answer(const Advice& advice, const cost::Model& model, const std::string& hardware,
+                                       const sweeps::AdviceOptions& o) {
+  return {known_words(advice, o.baseline), modelled_words(advice, model, hardware, o),
+          unknown_words(advice, o.baseline)};
+}
+
+std::vector<std::string> usual_answer(const std::string& model, const std::string& hardware) {
+  const cost::Model of = cost::load_model(model);
+  return advice_answer(advice_of(read_ladder(built_in_ladder), of, cost::load_hardware(hardware), {}), of, hardware,
+                       {});
+}
+
+ordered_json advice_json(const Advice& advice, const std::vector<std::string>& answer) {
+  static constexpr const char* origins[] = {"baseline", "ladder", "published", "supposed", "unknown"};
+  const AdviceRow* best = advice.best();
+  ordered_json json = {{"best", best != nullptr ? ordered_json(best->recipe) : ordered_json()},
+                       {"answer", answer},
+                       {"rows", ordered_json::array()}};
+  for (const AdviceRow& row : advice.rows) {
+    std::optional<double> gap = row.gap;
+    std::optional<Interval> gap_interval = row.gap_interval;
+    if (gap) gap = std::expm1(*gap), gap_interval = {std::expm1(gap_interval->low), std::expm1(gap_interval->high)};
+    json["rows"].push_back({{"recipe", row.recipe},
+                            {"tokens_from", origins[static_cast<size_t>(row.from)]},
+                            {"source", row.source},
+                            {"gap", number_or_null(gap)},
+                            {"gap_interval", ends_or_null(gap_interval)},
+                            {"tokens", number_or_null(row.tokens)},
+                            {"tokens_interval", ends_or_null(row.tokens_interval)},
+                            {"step", row.step},
+                            {"step_interval", ends_or_null(row.step_interval)},
+                            {"decoded", row.decoded},
+                            {"cost", number_or_null(row.cost)},
+                            {"cost_interval", ends_or_null(row.interval)},
+                            {"against_best", ends_or_null(row.against_best)},
+                            {"word", word(row.word)}});
+  }
+  return json;
 }
 
 }  // namespace fp4::tools

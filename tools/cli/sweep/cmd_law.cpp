@@ -43,7 +43,8 @@ std::string interval_words(const PlaneWords& words, const Interval& interval) {
   return words.text(interval.low) + ".." + words.text(interval.high);
 }
 
-void print_planes(const std::map<std::string, sweeps::PlaneFit>& fits, double n, double d, const PlaneWords& words) {
+void print_planes(const std::map<std::string, sweeps::PlaneFit>& fits, double n, double d, const PlaneWords& words,
+                  const sweeps::GapRule* gaps = nullptr) {
   Table table{{{"recipe"},
                {words.value, Align::right},
                {"95 %", Align::right},
@@ -53,7 +54,7 @@ void print_planes(const std::map<std::string, sweeps::PlaneFit>& fits, double n,
               {}};
   for (const auto& [name, fit] : fits) {
     if (!fit.missing.empty()) continue;
-    const sweeps::PlaneAt there = plane_at(fit, n, d);
+    const sweeps::PlaneAt there = gaps != nullptr ? gaps->at(name, n, d) : plane_at(fit, n, d);
     table.rows.push_back({name, words.text(there.value), interval_words(words, there.interval()),
                           slope_text(fit.by_n, fit.by_n_interval), slope_text(fit.by_d, fit.by_d_interval),
                           fmt::format("{:.2f}", 100 * fit.left_out)});
@@ -70,13 +71,28 @@ void print_kept_out(const std::vector<HeldOutCell>& cells, const PlaneWords& wor
               {"seeds", Align::right},
               {"measured", Align::right},
               {"predicted", Align::right},
-              {"95 %", Align::right}},
+              {"95 %", Align::right},
+              {cells.front().unchanged ? "no change" : "", Align::right}},
              {}};
   for (const HeldOutCell& h : cells)
     kept.rows.push_back({h.recipe, fmt::format("{:.3g}", h.measured.n), fmt::format("{:.3g}", h.measured.d),
                          std::to_string(h.measured.seeds), words.text(h.measured.value), words.text(h.predicted.value),
-                         interval_words(words, h.predicted.interval())});
+                         interval_words(words, h.predicted.interval()),
+                         h.unchanged ? words.text(h.unchanged->value) : ""});
   print_table(kept);
+}
+
+// Whether the plane foretells more than that nothing changes.
+std::string skill_line(const sweeps::GapSkill& skill, const char* which) {
+  const std::string rule = skill.plane_has_skill()
+                               ? "the gaps below are the plane's"
+                               : "the gaps below are those of the nearest size trained, with their spread";
+  if (skill.gaps == 0) return "skill: no size was foretold; " + rule;
+  return fmt::format(
+      "skill: {} gaps {} are missed by {:.2f} points by the plane (root mean square) and by {:.2f} by no change from "
+      "the nearest size: {}; {}",
+      skill.gaps, which, 100 * skill.plane, 100 * skill.nearest,
+      skill.plane_has_skill() ? "the plane has skill" : "the plane has no skill", rule);
 }
 
 // Gaps on the same seed, which a small ladder knows far better than losses.
@@ -86,7 +102,8 @@ void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
       "gap to {} on the same seed, % of its loss: ln(L / L_{}) = a + x ln N + y ln D, at N {:.3g}, D {:.3g}; x and y: "
       "% for e times the weights, the tokens; left out: root mean square error for an (N, D) that the fit has not seen",
       o.baseline, o.baseline, outcome.n, outcome.d));
-  print_planes(outcome.gaps, outcome.n, outcome.d, words);
+  print_wrapped(skill_line(outcome.gaps.skill, o.held_out > 0 ? "kept out" : "of the largest size, foretold from smaller ones,"));
+  print_planes(outcome.gaps.planes, outcome.n, outcome.d, words, &outcome.gaps);
   if (!outcome.held_out_gaps.empty()) {
     fmt::print("\ngaps kept out of the fit, %: N >= {:.4g}\n", o.held_out);
     print_kept_out(outcome.held_out_gaps, words);
@@ -113,19 +130,21 @@ void print_losses(const LawOptions& o, const LawOutcome& outcome) {
 void print_orders(const LawOutcome& outcome) {
   if (outcome.orders.empty()) return;
   print_wrapped(
-      "published orders: Kendall's tau-b with the mean gaps on the runs that all have; 95 % of 1000 bootstrap "
-      "samples of the runs; fp4: without fp8");
-  Table orders{{{"source"},
-                {"recipes", Align::right},
-                {"tau-b", Align::right},
-                {"95 %", Align::right},
-                {"fp4", Align::right},
-                {"95 %", Align::right}},
-               {}};
-  for (const auto& [order, found] : outcome.orders)
-    orders.rows.push_back({order->source, std::to_string(found.recipes.size()), fmt::format("{:.2f}", found.tau),
-                           interval_text(found.interval), fmt::format("{:.2f}", found.tau_fp4),
-                           interval_text(found.interval_fp4)});
+      "published orders: Kendall's tau-b with the mean gaps on the runs that all have; median and 95 % of 1000 "
+      "bootstrap samples of the runs; p: share of all orders that agree as well; fp4: without fp8");
+  Table orders{{{"source"}, {"recipes", Align::right}}, {}};
+  for (const char* which : {"tau-b", "fp4"})
+    orders.columns.insert(
+        orders.columns.end(),
+        {{which, Align::right}, {"median", Align::right}, {"95 %", Align::right}, {"p", Align::right}});
+  for (const auto& [order, found] : outcome.orders) {
+    std::vector<std::string>& row = orders.rows.emplace_back();
+    row = {order->source, std::to_string(found.recipes.size())};
+    for (const sweeps::Tau& tau : {found.all, found.fp4})
+      row.insert(row.end(), {fmt::format("{:.2f}", tau.value), fmt::format("{:.2f}", tau.median),
+                             fmt::format("{:.2f}..{:.2f}", tau.interval.low, tau.interval.high),
+                             fmt::format("{:.2f}", tau.chance)});
+  }
   print_table(orders);
   fmt::print("\n");
 }

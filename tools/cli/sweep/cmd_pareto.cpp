@@ -10,6 +10,7 @@
 #include "sweeps/judge/pareto.h"
 #include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
+#include "tools/cli/sweep/advice_words.h"
 #include "tools/cli/sweep/alarm_print.h"
 #include "tools/cli/sweep/effects_print.h"
 #include "tools/cli/sweep/front_answer.h"
@@ -143,6 +144,8 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   nlohmann::ordered_json json = {{"schema", 1}, {"x", o.front.x}, {"y", o.front.y}};
   json["hardware"] = view.costs.model().hardware;
   json["model"] = view.costs.model().model;
+  const std::vector<std::string> advice = usual_answer(view.costs.model().model, view.costs.model().hardware);
+  json["advice"] = advice;
   json["points"] = nlohmann::ordered_json::array();
   json["contexts"] = nlohmann::ordered_json::array();
   for (const sweeps::ContextFront& front : fronts) {
@@ -164,6 +167,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   if (!o.json.empty()) write_file(o.json, json_text(json) + "\n", o.force);
 
   for (const std::string& answer : front_answers(results, fronts, o.front)) print_wrapped(answer);
+  print_wrapped("The losses are of small networks. " + advice[1]);
   fmt::print("\nFronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
              view.costs.model().model, view.costs.model().hardware);
   if (const std::string unsaid = unsaid_text(results); !unsaid.empty()) print_wrapped(unsaid);

@@ -55,7 +55,6 @@ void write_report(const ReportOptions& o, const Invocation& invocation, bool for
     other.hardware = hardware_word(o.view, view.results.grid());
     input.against = sweep_beside(view, input, open_view(other), o.front);
   }
-  add_advice(input, view.results, o.view, o.chips);
   input.reload_seconds = running ? o.every : 0;
   const std::string page = make_report(input);
   write_file(o.out, page, force);

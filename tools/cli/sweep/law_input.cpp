@@ -20,14 +20,18 @@ namespace fp4::tools {
 
 namespace {
 
-std::string table_of(const std::string& path, LadderRuns& ladder) {
-  if (path == built_in_ladder) return std::string(ladder_data().front().content);
-  if (std::filesystem::is_directory(path)) {
-    const sweeps::Store store = sweeps::Store::read(path);
-    if (!store.meta("recipes").empty()) ladder.recipes = sweeps::stored_grid(store).recipes;
-    return sweeps::runs_csv(store);
+std::vector<sweeps::RunRow> rows_of(const std::string& path, LadderRuns& ladder) {
+  if (path == built_in_ladder) {
+    std::vector<sweeps::RunRow> rows;
+    for (const EmbeddedFile& file : ladder_data())
+      for (sweeps::RunRow& row : sweeps::parse_runs_csv(std::string(file.content), path))
+        rows.push_back(std::move(row));
+    return rows;
   }
-  return read_file(path);
+  if (!std::filesystem::is_directory(path)) return sweeps::parse_runs_csv(read_file(path), path);
+  const sweeps::Store store = sweeps::Store::read(path);
+  if (!store.meta("recipes").empty()) ladder.recipes = sweeps::stored_grid(store).recipes;
+  return sweeps::parse_runs_csv(sweeps::runs_csv(store), path);
 }
 
 }  // namespace
@@ -36,7 +40,7 @@ LadderRuns read_ladder(const std::string& path) {
   LadderRuns ladder;
   std::map<std::string, size_t> diverged;
   std::map<std::tuple<std::string, double, double>, std::string> hashes;
-  for (const sweeps::RunRow& row : sweeps::parse_runs_csv(table_of(path, ladder), path)) {
+  for (const sweeps::RunRow& row : rows_of(path, ladder)) {
     if (row.recipe.empty() || row.run.role == sweeps::Role::tune) continue;
     if (!row.run.loss) {
       ++ladder.diverged, ++diverged[row.recipe];

@@ -17,7 +17,7 @@ struct LadderRuns {
   std::map<std::string, sweeps::Json> recipes;                  // those of files, in full, where a store has them
 };
 
-/// The word for the ladder that the program carries, and what it is: results/ladder_small/runs.csv.
+/// The word for the ladder that the program carries: runs.csv and held_out.csv of results/ladder_fixed.
 inline constexpr const char* built_in_ladder = "built-in";
 
 /// `path`: a sweep's folder, a table, or `built_in_ladder`. Finished runs that have the metrics `weights` and `tokens`

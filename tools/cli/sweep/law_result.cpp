@@ -48,18 +48,18 @@ LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
   LawOutcome outcome;
   outcome.study = sweeps::study_law(
       fitted, o.baseline, o.form == "quartet" ? sweeps::LawForm::quartet : sweeps::LawForm::chinchilla, o.samples);
-  outcome.gaps = sweeps::gap_fits(fitted, o.baseline);
+  outcome.gaps = sweeps::gap_rule(fitted, o.baseline, kept_points);
   for (const auto& [recipe, points] : fitted)
     if (const auto cells = sweeps::loss_cells(points); !cells.empty()) outcome.losses[recipe] = fit_plane(cells);
-  const auto foretell = [](const std::string& recipe, const sweeps::PlaneFit& fit,
-                           const std::vector<sweeps::PlaneCell>& cells, std::vector<HeldOutCell>& out) {
-    if (!fit.missing.empty()) return;
-    for (const sweeps::PlaneCell& cell : cells) out.push_back({recipe, cell, plane_at(fit, cell.n, cell.d)});
-  };
-  for (const auto& [recipe, fit] : outcome.gaps)
-    foretell(recipe, fit, sweeps::gap_cells(kept_points[recipe], kept_points[o.baseline]), outcome.held_out_gaps);
+  for (const auto& [recipe, fit] : outcome.gaps.planes)
+    if (fit.missing.empty())
+      for (const sweeps::PlaneCell& cell : sweeps::gap_cells(kept_points[recipe], kept_points[o.baseline]))
+        outcome.held_out_gaps.push_back(
+            {recipe, cell, plane_at(fit, cell.n, cell.d), outcome.gaps.at(recipe, cell.n, cell.d, /*by_plane=*/false)});
   for (const auto& [recipe, fit] : outcome.losses)
-    foretell(recipe, fit, sweeps::loss_cells(kept_points[recipe]), outcome.held_out_losses);
+    if (fit.missing.empty())
+      for (const sweeps::PlaneCell& cell : sweeps::loss_cells(kept_points[recipe]))
+        outcome.held_out_losses.push_back({recipe, cell, plane_at(fit, cell.n, cell.d), {}});
   for (const sweeps::PublishedOrder& order : sweeps::published_orders())
     if (auto found = sweeps::agreement(order, ladder.points, o.baseline, 1000))
       outcome.orders.emplace_back(&order, std::move(*found));
@@ -105,12 +105,12 @@ struct PlaneNames {
 };
 
 ordered_json planes_json(const std::map<std::string, sweeps::PlaneFit>& fits, double n, double d,
-                         const PlaneNames& names) {
+                         const PlaneNames& names, const sweeps::GapRule* gaps = nullptr) {
   ordered_json list = ordered_json::array();
   for (const auto& [recipe, fit] : fits) {
     ordered_json one = {{"recipe", recipe}, {"cells", fit.cells}, {"runs", fit.runs}, {"missing", fit.missing}};
     if (fit.missing.empty()) {
-      const sweeps::PlaneAt there = plane_at(fit, n, d);
+      const sweeps::PlaneAt there = gaps != nullptr ? gaps->at(recipe, n, d) : plane_at(fit, n, d);
       one[names.value] = there.value;
       one[names.value + "_interval"] = interval_json(there.interval());
       one["by_n"] = fit.by_n;
@@ -126,7 +126,7 @@ ordered_json planes_json(const std::map<std::string, sweeps::PlaneFit>& fits, do
 
 ordered_json cells_json(const std::vector<HeldOutCell>& cells, const PlaneNames& names) {
   ordered_json list = ordered_json::array();
-  for (const HeldOutCell& h : cells)
+  for (const HeldOutCell& h : cells) {
     list.push_back({{"recipe", h.recipe},
                     {"n", h.measured.n},
                     {names.d, h.measured.d},
@@ -134,6 +134,8 @@ ordered_json cells_json(const std::vector<HeldOutCell>& cells, const PlaneNames&
                     {"measured", h.measured.value},
                     {"predicted", h.predicted.value},
                     {"interval", interval_json(h.predicted.interval())}});
+    if (h.unchanged) list.back()["no_change"] = h.unchanged->value;
+  }
   return list;
 }
 
@@ -187,20 +189,27 @@ ordered_json law_json(const LawJob& o, const LadderRuns& ladder, const LawOutcom
     json["recipes"].push_back(std::move(one));
   }
   const PlaneNames gaps = {"gap", "d"}, losses = {"log_loss", "steps"};
-  json["gaps"] = planes_json(outcome.gaps, outcome.n, outcome.d, gaps);
+  const sweeps::GapSkill& skill = outcome.gaps.skill;
+  json["gaps"] = planes_json(outcome.gaps.planes, outcome.n, outcome.d, gaps, &outcome.gaps);
+  json["skill"] = {{"gaps", skill.gaps},
+                   {"plane", skill.plane},
+                   {"no_change", skill.nearest},
+                   {"rule", skill.plane_has_skill() ? "plane" : "no change"}};
   json["held_out_gaps"] = cells_json(outcome.held_out_gaps, gaps);
   json["steps"] = outcome.steps;
   json["losses"] = planes_json(outcome.losses, outcome.n, outcome.steps, losses);
   json["held_out_losses"] = cells_json(outcome.held_out_losses, losses);
   json["orders"] = ordered_json::array();
+  const auto tau_json = [](const sweeps::Tau& tau) {
+    return ordered_json{
+        {"tau_b", tau.value}, {"median", tau.median}, {"interval", interval_json(tau.interval)}, {"p", tau.chance}};
+  };
   for (const auto& [order, found] : outcome.orders)
     json["orders"].push_back({{"source", order->source},
                               {"what", order->what},
                               {"recipes", found.recipes},
-                              {"tau_b", found.tau},
-                              {"interval", {found.interval.low, found.interval.high}},
-                              {"tau_b_fp4", found.tau_fp4},
-                              {"interval_fp4", {found.interval_fp4.low, found.interval_fp4.high}}});
+                              {"all", tau_json(found.all)},
+                              {"fp4", tau_json(found.fp4)}});
   json["held_out"] = ordered_json::array();
   for (const HeldOut& h : outcome.held_out) {
     ordered_json one = {{"recipe", h.recipe}, {"n", h.n}, {"d", h.d}, {"runs", h.runs}, {"measured", h.measured}};

@@ -36,11 +36,12 @@ struct HeldOutCell {
   std::string recipe;
   sweeps::PlaneCell measured;
   sweeps::PlaneAt predicted;
+  std::optional<sweeps::PlaneAt> unchanged;  // the gap of the nearest size
 };
 
 struct LawOutcome {
   sweeps::LawStudy study;
-  std::map<std::string, sweeps::PlaneFit> gaps;    // of the recipes but the baseline
+  sweeps::GapRule gaps;
   std::map<std::string, sweeps::PlaneFit> losses;  // of all, over steps; none of a ladder without curves
   std::vector<HeldOutCell> held_out_gaps, held_out_losses;
   std::vector<std::pair<const sweeps::PublishedOrder*, sweeps::Agreement>> orders;

@@ -10,8 +10,6 @@
 #include <unordered_map>
 
 #include "src/text/error.h"
-#include "sweeps/cost/hardware.h"
-#include "tools/cli/sweep/advice_words.h"
 #include "tools/cli/sweep/sweep_report.h"
 
 namespace fp4::tools {
@@ -81,79 +79,7 @@ ReportMatch match_of(const SweepView& here, const ConfigResult& mine, const Swee
   return match;
 }
 
-// Whether some run says how many tokens it read, as those of the task lm do.
-bool counts_tokens(const sweeps::Results& results) {
-  return std::any_of(results.configs().begin(), results.configs().end(), [](const ConfigResult& config) {
-    return std::any_of(config.runs.begin(), config.runs.end(), [](const sweeps::RunRecord& run) {
-      return std::any_of(run.metrics.begin(), run.metrics.end(), [](const auto& m) { return m.first == "tokens"; });
-    });
-  });
-}
-
-// Runs of the task lm at two sizes and at two budgets, enough of them for a law; none: the sweep is no such ladder.
-std::optional<sweeps::LawStudy> law_of(const LadderRuns& ladder) {
-  const auto baseline = ladder.points.find("bf16");
-  if (baseline == ladder.points.end()) return std::nullopt;
-  std::set<double> sizes;
-  std::set<std::pair<double, double>> cells;
-  for (const sweeps::LawPoint& point : baseline->second) {
-    sizes.insert(point.n);
-    cells.emplace(point.n, point.d);
-  }
-  if (sizes.size() < 2 || cells.size() <= sweeps::parameters_of(sweeps::LawForm::quartet)) return std::nullopt;
-  return sweeps::study_law(ladder.points, "bf16", sweeps::LawForm::quartet, 200);
-}
-
-constexpr sweeps::Interval no_interval = {report_unknown, report_unknown};
-
-// What is not finite is unknown.
-ReportEstimate known(double mean, const sweeps::Interval& interval) {
-  const auto finite = [](double x) { return std::isfinite(x) ? x : report_unknown; };
-  return {finite(mean), finite(interval.low), finite(interval.high)};
-}
-
 }  // namespace
-
-void add_advice(ReportInput& input, const sweeps::Results& results, const ViewOptions& view,
-                const std::vector<std::string>& chips) {
-  if (!counts_tokens(results)) return;  // a large store need not be read again to learn that
-  LadderRuns ladder;
-  std::map<std::string, cost::RecipeFacts> facts;
-  std::optional<sweeps::LawStudy> study;
-  try {
-    ladder = read_ladder(view.folder);
-    facts = recipe_facts(ladder);
-    study = law_of(ladder);
-  } catch (const Error&) {  // one (N, D) under several settings of a recipe, or labels for recipes: no ladder
-    return;
-  }
-  if (!study) return;
-  const std::string model = model_word(view, results.grid());
-  const cost::Model workload = cost::load_model(model);
-  const double d = usual_tokens(workload);
-  std::vector<std::string> words = {hardware_word(view, results.grid())};
-  words.insert(words.end(), chips.begin(), chips.end());
-  double n = 0;
-  for (const std::string& chip : words) {
-    const cost::Hardware hardware = cost::load_hardware(chip);
-    const sweeps::Advice advice =
-        sweeps::advise(*study, sweeps::gap_fits(ladder.points, "bf16"), facts, workload, hardware, {.d = d});
-    n = advice.n;
-    for (const sweeps::AdviceRow& row : advice.rows)
-      input.advice.push_back(
-          {.chip = hardware.name,
-           .recipe = row.recipe,
-           .cost = known(row.cost, row.interval),
-           .tokens = known(row.tokens.value_or(report_unknown), row.tokens_interval.value_or(no_interval)),
-           .step = row.step,
-           .word = advice.verdict ? std::string(word(row.word)) : "no verdict"});
-  }
-  input.advice_note = fmt::format(
-      "{}, {:.3g} tokens. {} Rests on {} runs of bf16 at {} (N, D) and {} draws of the law's bootstrap and of the cost "
-      "model's doubts. The same in words: fp4sim advise.",
-      model, d, extrapolation(*study, n, d, sweeps::Transfer::gaps), study->fit.runs, study->fit.cells,
-      study->samples.size());
-}
 
 ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sweeps::FrontOptions& options) {
   ReportInput other = report_input(view, sweeps::fronts(view.results, view.costs, options), options);

@@ -1,4 +1,4 @@
-// What stands beside a sweep on its page: further chips, another sweep, a ladder's advice.
+// What stands beside a sweep on its page: further chips, another sweep.
 #pragma once
 
 #include "sweeps/judge/pareto.h"
@@ -15,10 +15,5 @@ ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sw
 // words on all axes are the same and stand for one configuration on each side.
 ReportAgainst sweep_beside(const SweepView& view, const ReportInput& input, const SweepView& other,
                            const sweeps::FrontOptions& options);
-
-// Fills the advice of `input` where the sweep is a ladder of sizes that a law fits: every recipe's cost to bf16's loss
-// on the view's chip and on `chips` (names or files), for its model at 20 tokens a parameter. Else leaves it empty.
-void add_advice(ReportInput& input, const sweeps::Results& results, const ViewOptions& view,
-                const std::vector<std::string>& chips);
 
 }  // namespace fp4::tools

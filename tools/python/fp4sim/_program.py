@@ -23,7 +23,7 @@ def program() -> str:
 
 
 def words_of_options(options):
-    """{"max_gap": 0.01, "set": {"lr": 1}} -> ["--max-gap=0.01", "--set=lr=1"]; True is a flag, None and False nothing,
+    """{"time_budget": 72, "set": {"lr": 1}} -> ["--time-budget=72", "--set=lr=1"]; True is a flag, None and False nothing,
     a list is repeated."""
     words = []
     for name, value in options.items():
