@@ -16,7 +16,7 @@ std::string word_of(const Json& value) {
 }
 
 std::string instead_text(const Change& change, const Json& own) {
-  return "the kernel does " + text_of({change}) + " instead of " + word_of(own);
+  return "the kernel does " + golden::text_of({change}) + " instead of " + word_of(own);
 }
 
 // Every legal change of one field of the spec.
