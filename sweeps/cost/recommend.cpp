@@ -29,8 +29,7 @@ Recommendation try_count(const Model& model, const Hardware& chip, const RecipeF
   const int replicas = devices / cost.parallel.replica();
   const CostResult result = evaluate(recipe, spread(model, options.global_tokens, replicas), chip, cost);
   std::optional<double> tokens_x = options.tokens_x.empty() ? std::optional(1.0) : std::nullopt;
-  if (const auto known = options.tokens_x.find(recipe.name); known != options.tokens_x.end())
-    tokens_x = known->second;
+  if (const auto known = options.tokens_x.find(recipe.name); known != options.tokens_x.end()) tokens_x = known->second;
   const double steps = std::ceil(options.tokens * tokens_x.value_or(1) / options.global_tokens);
   Recommendation row{chip.name, recipe.name, devices, steps * result.step_time_s / 3600, result.step_time_s};
   row.tokens_x = tokens_x;

@@ -4,7 +4,8 @@
 //
 // Tokens come from a ladder whose sizes reach within a hundred times of the model's, as the gap that GapRule carries
 // there (gaps.h) and the slope of the baseline's loss at the ladder's largest N and D; else from what others published
-// (orders.h), never from both. Both are of text: of a network that reads images or clicks nothing is said but what a step costs.
+// (orders.h), never from both. Both are of text: of a network that reads images or clicks nothing is said but what a
+// step costs.
 #pragma once
 
 #include <map>

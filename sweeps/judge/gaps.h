@@ -74,8 +74,8 @@ struct GapRule {
   PlaneAt at(const std::string& recipe, double n, double d, std::optional<bool> by_plane = {}) const;
 };
 
-// `points` make the rule; `unseen` are sizes kept out, from which its skill is known. Without them each recipe's largest
-// size is foretold from its smaller ones, where these make a plane.
+// `points` make the rule; `unseen` are sizes kept out, from which its skill is known. Without them each recipe's
+// largest size is foretold from its smaller ones, where these make a plane.
 GapRule gap_rule(const std::map<std::string, std::vector<LawPoint>>& points, const std::string& baseline,
                  const std::map<std::string, std::vector<LawPoint>>& unseen = {});
 

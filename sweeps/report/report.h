@@ -181,8 +181,8 @@ struct ReportInput {
   std::vector<ReportRun> runs;
   std::vector<ReportEffect> effects;
   std::vector<ReportComparison> comparisons;
-  std::string chip;                  // the name of the chip of the costs above
-  std::vector<ReportChip> chips;     // further ones that the page switches to
+  std::string chip;               // the name of the chip of the costs above
+  std::vector<ReportChip> chips;  // further ones that the page switches to
   ReportAgainst against;
   double reload_seconds = 0;        // above 0: the page of a running sweep, which reads its file again
   std::vector<ReportCurve> curves;  // more than the page keeps is fine: make_report drops the rest

@@ -80,7 +80,8 @@ std::string known_words(const Advice& advice, const std::string& baseline) {
     return "Known: nothing. Published tokens and the ladders of this program are of networks that read text.";
   std::vector<std::string> parts;
   if (const std::string gaps = token_shares(advice, TokensFrom::ladder); !gaps.empty())
-    parts.push_back(fmt::format("the ladder's gaps to {}, of the size nearest to this one where its law has no skill: {}", baseline, gaps));
+    parts.push_back(fmt::format(
+        "the ladder's gaps to {}, of the size nearest to this one where its law has no skill: {}", baseline, gaps));
   for (const AdviceRow& row : advice.rows)
     if (row.from == TokensFrom::published) {
       parts.push_back(fmt::format("extra tokens over fp8 that {} publishes: {}", row.source,

@@ -102,7 +102,8 @@ void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
       "gap to {} on the same seed, % of its loss: ln(L / L_{}) = a + x ln N + y ln D, at N {:.3g}, D {:.3g}; x and y: "
       "% for e times the weights, the tokens; left out: root mean square error for an (N, D) that the fit has not seen",
       o.baseline, o.baseline, outcome.n, outcome.d));
-  print_wrapped(skill_line(outcome.gaps.skill, o.held_out > 0 ? "kept out" : "of the largest size, foretold from smaller ones,"));
+  print_wrapped(
+      skill_line(outcome.gaps.skill, o.held_out > 0 ? "kept out" : "of the largest size, foretold from smaller ones,"));
   print_planes(outcome.gaps.planes, outcome.n, outcome.d, words, &outcome.gaps);
   if (!outcome.held_out_gaps.empty()) {
     fmt::print("\ngaps kept out of the fit, %: N >= {:.4g}\n", o.held_out);
