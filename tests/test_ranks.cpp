@@ -287,7 +287,7 @@ TEST_CASE("ranks of other words are named before the first step", "[quick]") {
       RunOptions options;
       options.ranks = &ranks;
       options.wire = wire_from_words(is_other ? other.wire : "fp32", 0);
-      options.progress = [&](const Progress&) { return ++steps, true; };
+      options.progress = [&](const sim::Progress&) { return ++steps, true; };
       try {
         tasks::run(is_other ? other.config : config, is_other ? other.seed : 1, options);
       } catch (const Error& error) {
