@@ -172,7 +172,8 @@ TEST_CASE("a model through C: scheme, list, comparison, and back", "[quick]") {
   for (size_t i = 0; i < 64; ++i)
     w[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>((1 + i % 4) << i / 32)) >> 16);
   {
-    fp4::SafetensorsWriter writer(in, {{"a.weight", fp4::Dtype::bf16, {2, 32}}, {"a.norm", fp4::Dtype::bf16, {2}}});
+    fp4::SafetensorsWriter writer(in,
+                                  {{"a.weight", fp4::Dtype::bf16, {2, 32}}, {"norm.weight", fp4::Dtype::bf16, {2}}});
     writer.write(w.data(), 128);
     writer.write(norm.data(), 4);
     writer.commit();
@@ -194,7 +195,7 @@ TEST_CASE("a model through C: scheme, list, comparison, and back", "[quick]") {
     text += " " + std::to_string(t->bytes) + "\n";
   };
   REQUIRE(fp4sim_inspect_file(out.c_str(), tensor, &found) == 0);
-  CHECK(found == "a.weight_packed u8 [compressed_tensors_mxfp4] [mxfp4] 2 32 34\na.norm bf16 [] [] 2 4\n");
+  CHECK(found == "a.weight_packed u8 [compressed_tensors_mxfp4] [mxfp4] 2 32 34\nnorm.weight bf16 [] [] 2 4\n");
   std::string lines;
   const auto line = [](const char* name, const char* spec, const fp4sim_report* r, int best, void* user) {
     *static_cast<std::string*>(user) +=

@@ -107,7 +107,7 @@ TEST_CASE("every scheme with every preset decodes within its reported error or i
         std::filesystem::remove_all(job.out);
       }
     INFO(scheme.name);
-    CHECK(written >= 8);  // a scheme that refuses everything would pass the loop
+    CHECK(written >= 7);  // a scheme that refuses everything would pass the loop; mlx_nvfp4 has no tensor scale
   }
 }
 

@@ -33,8 +33,8 @@ struct Fixture {
     train("b.ck", "--seed 2 --set width=16 --set data_seed=9");
   }
   void train(const std::string& name, const std::string& more) {
-    REQUIRE(test::run_cli("train --task classifier --recipe bf16 --steps 60 --quiet " + more + " --checkpoint " +
-                          (folder / name))
+    REQUIRE(test::run_cli("train --task classifier --recipe bf16 --steps 60 --quiet --force " + more +
+                          " --checkpoint " + (folder / name))
                 .exit_code == 0);
   }
   test::RunResult serve(const std::string& more) {

@@ -135,7 +135,7 @@ inline __attribute__((always_inline)) void add(const Floats& acc, const Doubles&
   Doubles off = (Doubles)((Longs)whole & INT64_MAX) * 0x1p-51;
   if (is_patient) {
     const Doubles back = whole - before, lost = (before - (whole - back)) + (term - back);
-    off = (lost == 0) & (slack == 0) ? Doubles{} : off;  // a slack below half a unit of fp64 would vanish
+    off = ((lost == 0) & (slack == 0)) ? Doubles{} : off;  // a slack below half a unit of fp64 would vanish
   }
   sum = __builtin_convertvector(whole + (slack + off), Floats);
   differ = (Ints)sum ^ (Ints) __builtin_convertvector(whole - (slack + off), Floats);

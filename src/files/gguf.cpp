@@ -193,7 +193,7 @@ std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
     if (t.name.size() > ggml_longest_name || t.name.find('\0') != std::string::npos)
       cursor.fail(
           fmt::format("the name '{:.80}' of tensor {} has {} bytes; ggml reads names of up to {} without a zero byte",
-                      t.name, i, t.name.size(), ggml_longest_name));
+                      t.name.c_str(), i, t.name.size(), ggml_longest_name));
     if (!names.insert(t.name).second) cursor.fail(fmt::format("the tensor '{}' appears twice", t.name));
     const std::uint64_t axes = cursor.word(4);
     if (axes > ggml_most_axes)

@@ -95,7 +95,9 @@ const Replacement fixtures[] = {
     {"shard3", "fp4sim sweep run quick.json --shard 3/3 --out shard3 --quiet"},
 };
 
-// Whether `name` is a word of a command that is read, not the folder or file it writes (--out NAME, > NAME).
+// Whether `name` is a word of a command that is read, not the folder or file it writes (--out NAME, > NAME, a
+// training's
+// --checkpoint NAME).
 bool reads(const std::string& command, const std::string& name) {
   const auto is_part = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-';
@@ -104,6 +106,7 @@ bool reads(const std::string& command, const std::string& name) {
     const std::string before = command.substr(0, at);
     const size_t end = at + name.size();
     if ((at > 0 && is_part(command[at - 1])) || (end < command.size() && is_part(command[end]))) continue;
+    if (before.ends_with("--checkpoint ") && command.find("fp4sim train ") != std::string::npos) continue;
     if (!before.ends_with("--out ") && !before.ends_with("--csv ") && !before.ends_with("--json ") &&
         !before.ends_with("> ") && !before.ends_with("fp4sim "))
       return true;
