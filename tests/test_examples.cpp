@@ -92,12 +92,12 @@ TEST_CASE("the front that README.md shows is the one of results/quick", "[cli]")
   const std::string front = read_text("results/quick/pareto.txt");
   size_t rows = 0;
   for (const std::string& line : lines_of(read_text("README.md"))) {
-    if (!line.starts_with("step ") && !line.starts_with("  tied ")) continue;
+    if (!line.starts_with("step ") && !line.starts_with("  tied ") && !line.starts_with("leads")) continue;
     INFO(line);
     CHECK(front.find(line) != std::string::npos);
     ++rows;
   }
-  CHECK(rows >= 5);
+  CHECK(rows >= 3);
 }
 
 TEST_CASE("commands that README.md and INSTALL.md name in their other blocks exist", "[cli]") {

@@ -150,8 +150,8 @@ GapRule gap_rule(const std::map<std::string, std::vector<LawPoint>>& points, con
     rule.planes[name] = fit_plane(cells);
     if (const auto kept = kept_out.find(name); kept != kept_out.end()) foretell(cells, kept->second, rule.skill);
     if (!kept_out.empty() || cells.empty()) continue;
-    const auto largest = std::find_if(cells.begin(), cells.end(), [&](const PlaneCell& c) {
-      return c.n == cells.back().n;  // by N, then by D
+    const auto largest = std::find_if(cells.begin(), cells.end(), [n = cells.back().n](const PlaneCell& c) {
+      return c.n == n;  // by N, then by D
     });
     foretell({cells.begin(), largest}, {largest, cells.end()}, rule.skill);
   }
