@@ -211,10 +211,17 @@ TEST_CASE("advise and cost recommend name one recipe in one sentence", "[cli]") 
     const Json rented = Json::parse(test::run_cli(rent + " --json").out);
     CHECK(rented["best"] == told["best"]);
     CHECK(rented["answer"] == told["answer"]);
-    // The rows are at the points of the cost model, the advice at medians of its doubts: the first is not told from
-    // best.
-    for (const Json& row : told["rows"])
-      if (row["recipe"] == rented["rows"][0]["recipe"]) CHECK((row["word"] == "cheapest" || row["word"] == "alike"));
+    // The rows are at the points of the cost model, the advice at medians of its doubts: on mi355x the first row is
+    // another recipe, which the advice does not tell from the best.
+    const Json first = rented["rows"][0]["recipe"];
+    if (std::string(hardware) != "mi355x") CHECK(first == told["best"]);
+    size_t named = 0;
+    for (const Json& row : told["rows"]) {
+      if (row["recipe"] != first) continue;
+      CHECK((row["word"] == "cheapest" || row["word"] == "alike"));
+      ++named;
+    }
+    CHECK(named == 1);
     std::string screen = test::run_cli(rent).out;
     std::replace(screen.begin(), screen.end(), '\n', ' ');
     for (const Json& sentence : told["answer"]) CHECK_THAT(screen, Contains(sentence.get<std::string>()));

@@ -107,7 +107,8 @@ TEST_CASE("every scheme with every preset decodes within its reported error or i
         std::filesystem::remove_all(job.out);
       }
     INFO(scheme.name);
-    CHECK(written >= 7);  // a scheme that refuses everything would pass the loop; mlx_nvfp4 has no tensor scale
+    // A scheme that refuses everything would pass the loop; mlx_nvfp4 has no tensor scale, so one preset fewer fits.
+    CHECK(written >= (std::string(scheme.name) == "mlx_nvfp4" ? 7 : 8));
   }
 }
 
