@@ -1,6 +1,7 @@
-// Stores, checkpoints and bundles as earlier versions wrote them (tests/old/VERSION.json, texts): each later version
-// reads them with the same results, or refuses them by name and says what to do. `reads` of a file holds commands and
-// what that version said; what changes here for a newer version is a refusal with its own words.
+// Stores, checkpoints, bundles, tensors and models as earlier versions wrote them (tests/old/VERSION.json, texts, made
+// once by tests/support/keep_version.py): each later version reads them with the same results, or refuses them by name
+// and says what to do. `reads` of a file holds commands and what that version said; what a newer version refuses moves
+// to `refused`, with its exit code and words. Python's part is in tests/python/test_python_old.py.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -8,49 +9,40 @@
 #include "tests/support/support.h"
 
 namespace fs = std::filesystem;
+using Catch::Contains;
 using fp4::test::read_text;
 using fp4::test::run_cli;
 using fp4::test::run_shell;
 using Json = nlohmann::json;
 
-namespace {
-
-// The files of a version in the folder where this is called.
-constexpr const char* unpack = R"(
-import base64, json, os, sqlite3, sys
-given = json.load(open(sys.argv[1]))
-for path, content in given['files'].items():
-    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-    with open(path, 'wb') as f:
-        f.write(content['text'].encode() if 'text' in content else base64.b64decode(content['base64']))
-for path, lines in given['stores'].items():
-    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-    sqlite3.connect(path).executescript('\n'.join(lines))
-)";
-
-}  // namespace
-
 TEST_CASE("what earlier versions wrote is read with their results", "[cli]") {
   const fs::path before = fs::current_path();
+  const std::string script = "\"$FP4SIM_PYTHON\" '" + fs::absolute("tests/support/old_version.py").string() + "' ";
   size_t versions = 0;
   for (const auto& entry : fs::directory_iterator("tests/old")) {
     const std::string file = fs::absolute(entry.path());
     const Json version = Json::parse(read_text(file));
     const fp4::test::TemporaryFolder folder;
     fs::current_path(folder.path());
-    fp4::test::write_text("unpack.py", unpack);
-    REQUIRE(run_shell("\"$FP4SIM_PYTHON\" unpack.py '" + file + "'").exit_code == 0);
+    REQUIRE(run_shell(script + "'" + file + "'").exit_code == 0);
     for (const Json& row : version.at("reads")) {
       const auto result = run_cli(row.at(0).get<std::string>());
       INFO(version.at("version") << ": " << row.at(0) << "\n" << result.out << result.err);
       CHECK(result.exit_code == 0);
-      CHECK_THAT(result.out, Catch::Contains(row.at(1).get<std::string>()));
+      CHECK_THAT(result.out, Contains(row.at(1).get<std::string>()));
+      if (row.size() == 3) CHECK(run_shell(script + "hash decoded").out == row.at(2).get<std::string>() + "\n");
+    }
+    for (const Json& row : version.value("refused", Json::array())) {
+      const auto result = run_cli(row.at(0).get<std::string>());
+      INFO(version.at("version") << ": " << row.at(0) << "\n" << result.out << result.err);
+      CHECK(result.exit_code == row.at(1).get<int>());
+      for (const Json& words : row.at(2)) CHECK_THAT(result.err, Contains(words.get<std::string>()));
     }
     // Of other arithmetic, as a later version may have it: named, with the way out.
     run_shell("sed -i s/" + version.at("signature").get<std::string>() + "/0123456789abcdef/ runs.csv");
     const auto changed = run_cli("sweep import runs.csv --out other");
     CHECK(changed.exit_code == 1);
-    CHECK_THAT(changed.err, Catch::Contains("runs.csv"));
+    CHECK_THAT(changed.err, Contains("runs.csv"));
     fs::current_path(before);
     ++versions;
   }

@@ -186,6 +186,49 @@ TEST_CASE("SIGTERM and SIGINT stop politely, and the same command goes on", "[cl
   }
 }
 
+namespace {
+
+// A shell with job control on a terminal of its own: each line is typed when its words were seen, `^Z` as the
+// terminal's key.
+constexpr const char* terminal = R"(
+import os, pty, re, select, sys, time
+child, screen = pty.fork()
+if child == 0:
+    os.execvp("bash", ["bash", "--norc", "-i"])
+seen = ""
+def until(words):
+    global seen
+    end = time.monotonic() + 300
+    while not re.search(words, seen):
+        if time.monotonic() > end or not select.select([screen], [], [], 300)[0]: sys.exit("no '" + words + "' in\n" + seen)
+        seen += os.read(screen, 65536).decode(errors="replace")
+    seen = seen[re.search(words, seen).end():]
+for line in sys.argv[1:]:
+    words, typed = line.split(" => ")
+    until(words)
+    os.write(screen, typed.replace("^Z", "\x1a").encode() + (b"" if typed == "^Z" else b"\n"))
+until("went on 0")
+)";
+
+}  // namespace
+
+TEST_CASE("Ctrl-Z stops a sweep on a terminal, and fg and bg go on with it", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out", run = sweep_command(out, undisturbed().grid_file);
+  write_text(folder / "terminal.py", terminal);
+  const std::string program = fp4::test::fp4sim_path();
+  const auto result =
+      run_shell("\"$FP4SIM_PYTHON\" " + folder / "terminal.py" +  //
+                " '.* => PS1=; " + program + " " + run.substr(0, run.find(" --quiet")) +
+                " --jobs 2; echo ended $((100 + $?))'" + " ' to do => ^Z'" +  // the shell that waits says 128 + SIGTSTP
+                " 'ended 248 => cut -d\" \" -f3 /proc/$(jobs -p)/stat; " + program + " " + run + "; echo second $?'" +
+                " '(?s)T.*writing here.*second 1 => bg; fg; echo went on $?'");
+  INFO(result.out << result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(run_cli("sweep status " + out + " --complete").exit_code == 0);
+  CHECK(table_of(out) == undisturbed().table);
+}
+
 TEST_CASE("a full disk keeps every committed run", "[cli]") {
   TemporaryFolder folder;
   const std::string disk = folder / "disk";

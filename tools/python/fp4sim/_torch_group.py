@@ -95,6 +95,9 @@ class Group:
         return dict(kept, begins=self.begins or self.changed(), held=self.held(), canonical=self.facts["recipe"])
 
     def __setstate__(self, state):
+        if "sums" not in state:
+            raise Error("this model was saved whole by fp4sim 0.3.0 or older; accepted: its state_dict() and fp4sim.torch.state(model), "
+                        "saved there and loaded into a model that convert() made here")
         state = dict(state)
         held, canonical = state.pop("held"), state.pop("canonical")
         self.__dict__.update(state)
