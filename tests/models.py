@@ -69,7 +69,7 @@ def check_schemes(folder):
     alone = {}
     for name in weights:
         np.save(folder / "x.npy", x[name])
-        for spec in ("nvfp4", "mxfp4"):
+        for spec in ("nvfp4", "mxfp4", "compressed_tensors_mxfp4", "modelopt_mxfp4"):
             run("quantize", folder / "x.npy", "--spec", spec, "--out", folder / "alone", "--force", "--no-sync")
             alone[name, spec] = np.load(folder / "alone/dequantized.npy")
     def all_weights(folder, scheme):
@@ -81,10 +81,11 @@ def check_schemes(folder):
 
     before = source
     for scheme in SCHEMES:
-        spec = "nvfp4" if SCHEMES[scheme][5] == 16 else "mxfp4"
+        # The owner's rule, which the command says.
+        spec = scheme if scheme in ("compressed_tensors_mxfp4", "modelopt_mxfp4") else "nvfp4" if SCHEMES[scheme][5] == 16 else "mxfp4"
         out = folder / scheme
         told = json.loads(run("quantize", source, "--scheme", scheme, "--out", out, "--no-sync", "--json", *all_weights(source, scheme)))
-        assert sum(r["became"] == scheme for r in told["rows"]) == 3, told
+        assert sum(r["became"] == scheme for r in told["rows"]) == 3 and told["spec"] == spec, told
         shards = [load(out / f"model-0000{i}-of-00002.safetensors") for i in (1, 2)]
         written = json.loads((out / "model.safetensors.index.json").read_text())
         for i, shard in enumerate(shards):
@@ -116,6 +117,85 @@ def check_schemes(folder):
     rows = json.loads(run("compare", folder / "modelopt_mxfp4", "--specs", "mxfp4", "nvfp4", "--json"))["rows"]
     exact = [r for r in rows if r["tensor"] == third and r["spec"] == "mxfp4"]
     assert exact[0]["nmse"] == 0 and exact[0]["best"], exact  # MXFP4 values are exact in MXFP4
+
+
+FP8 = {"fp8_block": ("weight_scale_inv", 128, 128), "compressed_tensors_fp8": ("weight_scale", 1, None)}
+
+
+def fp8_of(x, rows, cols):
+    """Codes of E4M3 under a power of two for each block: 2^ceil(log2(amax / 448)), nearest, ties to the even code."""
+    cols, grid = cols or x.shape[1], UE4M3[:127].astype(np.float64)
+    scales = np.ones((-(-x.shape[0] // rows), -(-x.shape[1] // cols)))
+    for i, j in np.ndindex(scales.shape):
+        amax = float(np.abs(x[i * rows:(i + 1) * rows, j * cols:(j + 1) * cols]).max())
+        k = -140
+        while amax > 0 and 448 * 2.0 ** k < amax:
+            k += 1
+        scales[i, j] = 2.0 ** k if amax > 0 else 1
+    spread = np.repeat(np.repeat(scales, rows, 0), cols, 1)[:x.shape[0], :x.shape[1]]
+    size, middles = np.abs(x) / spread, (grid[1:] + grid[:-1]) / 2
+    code = np.searchsorted(middles, size)
+    code += (size == middles[np.minimum(code, 125)]) & (code % 2 == 1)
+    return (code | np.signbit(x) * 128).astype(np.uint8), scales.astype(np.float32), np.copysign(grid[code], x) * spread
+
+
+def check_fp8(folder):
+    """FP4 of every scheme, bf16 and FP8 to FP8: codes, scales, what the command says of the error, what stays."""
+    shape = (200, 320)  # ends within blocks
+    x = (rng.standard_normal(shape) * np.exp2(rng.integers(-3, 3, shape))).astype(np.float32)
+    x[3] = 0
+    save(folder / "m.safetensors", {"l.up.weight": ("BF16", bf16(x)), "norm.weight": ("F32", x[0])})
+    (folder / "gguf").mkdir()
+    gguf(folder / "gguf/m.gguf", {"l.up.weight": (0, shape, x.tobytes())})
+    sources = [folder / "m.safetensors"]
+    for scheme in (*SCHEMES, "mlx_nvfp4", "mlx_mxfp4", "ggml_nvfp4", "ggml_mxfp4"):
+        given = folder / ("gguf/m.gguf" if scheme.startswith("ggml") else "m.safetensors")
+        if scheme == "gpt_oss_mxfp4":
+            save(folder / "stack.safetensors", {"l.experts.down_proj": ("BF16", bf16(x.T.reshape(1, *x.T.shape)))})
+            given = folder / "stack.safetensors"
+        run("quantize", given, "--scheme", scheme, "--out", folder / scheme, "--no-sync", *(("--tensors", "l.up.weight") if scheme == "deepseek_mxfp4" else ()))
+        sources.append(folder / scheme)
+    for source in sources:
+        stacks, read = source.name == "gpt_oss_mxfp4", source
+        if source.is_dir():
+            run("dequantize", source, "--out", folder / f"{source.name}.d", "--no-sync")
+            read = next((folder / f"{source.name}.d").glob("*.safetensors"))
+        y = floats(next(v for n, v in load(read).items() if n.startswith("l.")))
+        y = (np.swapaxes(y, 1, 2) if y.ndim == 3 else y).reshape(shape).astype(np.float64)
+        for scheme, (ending, rows, cols) in FP8.items():
+            o, b, c = (folder / f"{source.name}.{scheme}.{end}" for end in "obc")
+            words = ("quantize", source, "--scheme", scheme, "--out", o, "--no-sync")
+            if stacks and rows > 1:  # an expert of 200 rows ends within a block of 128
+                assert "blocks of 128 rows" in run(*words, code=2)
+                continue
+            told = json.loads(run(*words, "--json"))
+            out = load(next(o.glob("*.safetensors")))
+            at = "l.experts.down_proj." if stacks else "l.up."
+            codes, scales, decoded = fp8_of(y, rows, cols)
+            assert out[at + "weight"][0] == "F8_E4M3" and out[at + ending][0] == "F32"
+            assert np.array_equal(out[at + "weight"][1].reshape(shape), codes), (source, scheme)
+            assert np.array_equal(out[at + ending][1].view(np.float32).reshape(scales.shape), scales), (source, scheme)
+            row, nmse = told["rows"][0], ((decoded - y) ** 2).sum() / (y ** 2).sum()
+            assert abs(row["nmse"] - nmse) <= 1e-9 and told["nmse"] == row["nmse"], (source, scheme, row, nmse)
+            assert "mxfp4" not in str(source) or nmse < 1e-9, (source, nmse)  # E4M3 holds 15 binades of E2M1 exactly
+            run("dequantize", o, "--out", b, "--no-sync")
+            back = load(next(b.glob("*.safetensors")))[at + "weight"]
+            assert np.array_equal(floats(back).reshape(shape), decoded.astype(np.float32)), (source, scheme)
+            # The same blocks are carried under the name that the scheme has, others are quantised anew.
+            again = json.loads(run("quantize", o, "--scheme", scheme, "--out", c, "--no-sync", "--json"))
+            assert again["rows"][0]["outcome"] == "carried", again
+            assert load(next(c.glob("*.safetensors")))[at + "weight"][1].tobytes() == codes.tobytes()
+    renamed = {"l.up.weight": ("F8_E4M3", codes), "l.up.scale": ("F8_E8M0", np.full((2, 3), 120, np.uint8))}
+    save(folder / "v4.safetensors", renamed)
+    run("quantize", folder / "v4.safetensors", "--scheme", "fp8_block", "--out", folder / "v3", "--no-sync")
+    out = load(folder / "v3/v4.safetensors")
+    assert (out["l.up.weight_scale_inv"][1].view(np.float32) == 2.0 ** -7).all() and np.array_equal(out["l.up.weight"][1], codes)
+    x[7, 5] = np.nan
+    save(folder / "nan.safetensors", {"l.up.weight": ("F32", x)})
+    error = run("quantize", folder / "nan.safetensors", "--scheme", "fp8_block", "--out", folder / "no", code=2)
+    assert "l.up.weight" in error and "not finite" in error and not (folder / "no").exists(), error
+    for words in (("--scale-layout", "128x4"), ("--nibbles", "high_first"), ("--spec", "nvfp4")):
+        run("quantize", folder / "m.safetensors", "--scheme", "fp8_block", "--out", folder / "no", *words, code=2)
 
 
 def check_any_bytes(folder):
@@ -307,7 +387,9 @@ def check_memory(folder):
         assert peak < 40_000, (words, peak)
 
 with tempfile.TemporaryDirectory() as name:
-    for check in (check_schemes, check_any_bytes, check_gguf, check_gguf_written, check_gguf_source, check_refusals, check_memory):
+    for check in (check_schemes, check_fp8, check_any_bytes, check_gguf, check_gguf_written, check_gguf_source, check_refusals, check_memory):
+        if len(sys.argv) > 2 and check.__name__ not in sys.argv[2:]:
+            continue
         folder = pathlib.Path(name) / check.__name__
         folder.mkdir()
         check(folder)

@@ -33,6 +33,12 @@ void erase_format(ordered_json& config) {
 
 // Of weights or inputs, as compressed-tensors' QuantizationArgs.
 ordered_json compressed_arguments(const CheckpointScheme& scheme, const ordered_json& dynamic) {
+  if (scheme.is_fp8())
+    return {{"num_bits", 8},
+            {"type", "float"},
+            {"symmetric", true},
+            {"strategy", dynamic == true ? "token" : "channel"},
+            {"dynamic", dynamic}};
   const bool is_nvfp4 = scheme.block == 16;
   return {{"num_bits", 4},
           {"type", "float"},
@@ -44,8 +50,9 @@ ordered_json compressed_arguments(const CheckpointScheme& scheme, const ordered_
 }
 
 ordered_json compressed_config(const ConfigJob& job) {
-  const bool is_nvfp4 = job.scheme->block == 16;
-  const std::string format = is_nvfp4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
+  const std::string format = job.scheme->is_fp8()      ? "float-quantized"
+                             : job.scheme->block == 16 ? "nvfp4-pack-quantized"
+                                                       : "mxfp4-pack-quantized";
   ordered_json inputs = nullptr;
   // "local": block scales at run time, the tensor's factor as stored.
   if (job.activations == Activations::calibrated) inputs = compressed_arguments(*job.scheme, "local");
@@ -174,13 +181,13 @@ ordered_json quantised_config(ordered_json config, const ConfigJob& job) {
   if (is_scheme(*job.scheme, "mlx"))  // mlx-lm writes it under both keys, and asks each layer for its scales
     config["quantization"] = config["quantization_config"] = {
         {"group_size", job.scheme->block}, {"bits", 4}, {"mode", mlx_mode(*job.scheme)}};
-  if (is_scheme(*job.scheme, "deepseek")) {
-    config["expert_dtype"] = "fp4";
-    config["quantization_config"] = {{"activation_scheme", "dynamic"},
-                                     {"fmt", "e4m3"},
-                                     {"quant_method", "fp8"},
-                                     {"scale_fmt", "ue8m0"},
-                                     {"weight_block_size", {128, 128}}};
+  if (is_scheme(*job.scheme, "deepseek") || is_scheme(*job.scheme, "fp8")) {
+    config["quantization_config"] = {
+        {"activation_scheme", "dynamic"}, {"fmt", "e4m3"}, {"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+    if (!job.scheme->is_fp8()) {
+      config["expert_dtype"] = "fp4";
+      config["quantization_config"]["scale_fmt"] = "ue8m0";
+    }
     if (!job.left.empty()) config["quantization_config"]["modules_to_not_convert"] = job.left;
   }
   return config;

@@ -29,6 +29,9 @@ inline constexpr ExpertEngine expert_engines[] = {
     {"gpt_oss", "transformers 5.12.1", " gpt_oss ", LoadsExperts::loads, "run: values and logits equal (engines.md)"},
     {"deepseek", "vLLM", " deepseek_v4 ", LoadsExperts::loads,
      "by its code: deepseek_v4 quant_config.py (2026-08); not run"},
+    {"deepseek", "transformers 5.12.1 on a CPU", " deepseek_v4 ", LoadsExperts::loads, "run (engines.md)"},
+    {"fp8_block", "transformers 5.12.1 on a CPU", " mixtral qwen2_moe qwen3_moe deepseek_v4 ", LoadsExperts::loads,
+     "run (engines.md)"},
 };
 
 // A sentence of what each engine does with them; "" where no row has the scheme.

@@ -60,9 +60,9 @@ void check_job(const ModelJob& job, const std::vector<std::string>& files) {
                             row_of(golden::code_layout_table, nibbles).name));
   const bool is_plain = nibbles == golden::CodeLayout::low_first &&
                         job.layouts.scales.value_or(golden::ScaleLayout::linear) == golden::ScaleLayout::linear;
+  if (!is_plain && job.scheme != nullptr && (job.writes_gguf() || job.scheme->is_fp8()))
+    throw Error(fmt::format("--nibbles, --scale-layout: {} has orders of its own", job.scheme->name));
   if (!job.writes_gguf()) return;
-  if (!is_plain)
-    throw Error(fmt::format("--nibbles, --scale-layout: {} keeps both in blocks of its own", job.scheme->name));
   for (const std::string& file : files)
     if (!file.ends_with(".gguf"))
       throw Error(

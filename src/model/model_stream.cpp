@@ -29,6 +29,12 @@ class SchemeWriter {
       const std::vector<uint8_t> blocks = blocks_of(job_.scheme->gguf, q);
       return out_.write(blocks.data(), blocks.size());
     }
+    if (job_.scheme->is_fp8()) {
+      for (int64_t row = 0; row < q.rows; ++row)  // without the pads of the last blocks
+        out_.write(q.codes.data() + row * q.code_row_bytes(), static_cast<size_t>(q.cols));
+      real_scales_.insert(real_scales_.end(), q.real_scales.begin(), q.real_scales.end());
+      return;
+    }
     if (job_.layouts.nibbles == golden::CodeLayout::high_first) {
       swapped_ = q.codes;
       for (uint8_t& byte : swapped_) byte = static_cast<uint8_t>(byte >> 4 | byte << 4);
@@ -48,6 +54,7 @@ class SchemeWriter {
                                   static_cast<int64_t>(matrix_cols(shape)) / job_.scheme->block);
     }
     out_.write(scales_.data(), scales_.size());
+    if (job_.scheme->is_fp8()) out_.write(real_scales_.data(), real_scales_.size() * sizeof(float));
     if (plan_.has_factor) {
       const Shape& shape = plan_.infos[plan_.infos.size() - (plan_.inputs ? 2 : 1)].shape;
       factors.resize(element_count("factor", shape), factors.empty() ? 1.0f : factors[0]);  // experts share it
@@ -61,6 +68,7 @@ class SchemeWriter {
   const Plan& plan_;
   ShardWriter& out_;
   std::vector<uint8_t> scales_ = {}, swapped_ = {};
+  std::vector<float> real_scales_ = {};
 };
 
 // A factor as the scheme says it; Error where it cannot.
@@ -178,6 +186,9 @@ QuantizeReport ModelStream::quantise(const Plan& plan, ShardWriter& out, Reporte
     progress_.add(static_cast<uint64_t>(share * static_cast<double>(elements)));
   };
   const QuantizeReport report = quantize_bands(reader, {spec}, options)[0];
+  if (job.scheme->is_fp8() && report.nonfinite > 0)
+    throw Error(fmt::format("{}: {} values are not finite, and no scale of {} may be; --keep '{}' leaves it as it is",
+                            reader.name(), report.nonfinite, job.scheme->name, plan.tensor->name));
   if (plan.has_factor) factor = factor_for(job, plan, meaning_of(spec.decode), factor, resolve(spec).top());
   writer.finish({factor});
   return report;
@@ -188,7 +199,8 @@ int64_t ModelStream::carry(const Plan& plan, ShardWriter& out) {
   WeightReader reader(*plan.tensor);
   SchemeWriter writer(job, plan, out);
   const int64_t band = std::max<int64_t>(1, band_bytes / std::max<int64_t>(reader.cols(), 1));
-  const CheckpointScheme& from = *plan.tensor->scheme;
+  // FP8 is of no scheme: its scales stand beside it as numbers.
+  const CheckpointScheme& from = plan.tensor->scheme != nullptr ? *plan.tensor->scheme : *job.scheme;
   const Quantizer resolved = resolve(reading_spec(from));
   const uint64_t row_bytes = plan.tensor->bytes() / static_cast<uint64_t>(std::max<int64_t>(reader.rows(), 1));
   int64_t nonfinite = 0;
@@ -196,6 +208,9 @@ int64_t ModelStream::carry(const Plan& plan, ShardWriter& out) {
     const int64_t count = std::min(band, reader.rows() - first);
     const Quantized& q = reader.read_quantized(first, count);
     for (const uint8_t scale : q.scales) nonfinite += is_nan(fp4::decode(resolved.scale, scale)) ? from.block : 0;
+    if (from.is_fp8())
+      nonfinite +=
+          std::count_if(q.codes.begin(), q.codes.end(), [&](uint8_t c) { return resolved.element.is_nan_code(c); });
     writer.take(q);
     progress_.add(row_bytes * static_cast<uint64_t>(count));
   }

@@ -34,6 +34,13 @@ std::vector<TensorInfo> scheme_infos(const ModelTensor& t, const ModelJob& job, 
     return infos;
   }
   Shape codes = t.shape, scales = t.shape;
+  if (s.is_fp8()) {
+    const auto rows = static_cast<uint64_t>(s.block_rows),
+               cols = s.block == 0 ? t.shape.back() : static_cast<uint64_t>(s.block);
+    scales[scales.size() - 2] = (scales[scales.size() - 2] + rows - 1) / rows;
+    scales.back() = (scales.back() + cols - 1) / cols;
+    return {{stem + s.codes, s.codes_dtype, codes}, {stem + s.scales, s.scales_dtype, scales}};
+  }
   scales.back() /= static_cast<uint64_t>(s.block);
   codes.back() /= s.codes_dtype == Dtype::u32 ? 8 : 2;
   if (std::string_view(s.codes) == "_blocks") {

@@ -35,11 +35,11 @@ void read_back(const ModelPlan& model, const std::string& path, const std::vecto
       throw Error(fmt::format("{}: read back from what was written: {}; nothing is kept", place, why), Error::failed);
     };
     const auto at = tensors.find(r.plan->infos[0].name);
-    if (at == tensors.end() || at->second.scheme == nullptr || !at->second.fault.empty())
+    if (at == tensors.end() || !at->second.is_quantised() || !at->second.fault.empty())
       fail(fmt::format("no {} weight {}{}", scheme, r.plan->infos[0].name,
                        at != tensors.end() && !at->second.fault.empty() ? ": " + at->second.fault : ""));
-    if (at->second.scheme->name != scheme)
-      fail(fmt::format("a weight of {}, not of {}", at->second.scheme->name, scheme));
+    if (at->second.scheme == nullptr ? !model.job.scheme->is_fp8() : at->second.scheme->name != scheme)
+      fail(fmt::format("a weight of {}, not of {}", at->second.scheme_name(), scheme));
     WeightReader source(*r.plan->tensor), file(at->second);
     if (source.rows() != file.rows() || source.cols() != file.cols())
       fail(fmt::format("{} x {} elements, not {} x {}", file.rows(), file.cols(), source.rows(), source.cols()));

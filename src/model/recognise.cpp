@@ -319,7 +319,7 @@ std::optional<ModelTensor> Recogniser::weight_of(const TensorPlace& place) const
     return w && w->fault.empty();
   };
   for (const CheckpointScheme& s : checkpoint_schemes) {
-    if (s.gguf != GgufValues::plain) continue;
+    if (s.gguf != GgufValues::plain || s.is_fp8()) continue;
     const auto w = fp4_of(place, s, {s.name, s.whole, s.codes, s.scales, s.factor, ""});
     if (keeps(w)) return w;
   }

@@ -1,4 +1,5 @@
-// The schemes in which checkpoints keep FP4 weights, one row each: names, types, and what the factor of a tensor says.
+// The schemes in which checkpoints keep FP4 weights, and those in FP8 that are written, one row each: names, types, and
+// what the factor of a tensor says.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ struct EngineRules {
 
 // Names are STEM + ending. Codes are two a byte, the even column in the low nibble; scales are row-major. GGUF keeps
 // codes and scales in blocks of one tensor (gguf.h) and has no endings. `decode` is the order of operations of the
-// scheme's owner.
+// scheme's owner. FP8 codes are a byte each, under fp32 scales; what is read of FP8 says weight_names.h.
 struct CheckpointScheme {
   const char* name;
   const char* whole;  // how the tensor ends before it is quantised: "weight"
@@ -63,12 +64,15 @@ struct CheckpointScheme {
   Dtype factor_dtype;
   FactorShape factor_shape;
   Decode decode;
-  int block;         // elements that share a scale
+  int block;         // elements of a row that share a scale; 0: all of them
   const char* spec;  // in our words: what quantises unless --spec says others
   const char* doc;
   const char* source;
   EngineRules engine;
   GgufValues gguf = GgufValues::plain;  // of a GGUF's block type; plain: safetensors
+  int block_rows = 1;                   // rows that share a scale
+
+  constexpr bool is_fp8() const { return codes_dtype == Dtype::f8_e4m3; }
 };
 
 // clang-format off
@@ -84,12 +88,12 @@ inline constexpr CheckpointScheme checkpoint_schemes[] = {
      {"compressed-tensors quant_scheme.py NVFP4A16, NVFP4 (2026-08)", Takes::linear,
       {Activations::none, Activations::calibrated}, "input_global_scale", true}},
     {"compressed_tensors_mxfp4", "weight", "weight_packed", Dtype::u8, "weight_scale", Dtype::u8,
-     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mxfp4",
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "compressed_tensors_mxfp4",
      "weight_scale is E8M0", "compressed-tensors mxfp4-pack-quantized",
      {"compressed-tensors quant_scheme.py MXFP4A16, MXFP4 (2026-08)", Takes::linear,
       {Activations::none, Activations::dynamic}}},
     {"modelopt_mxfp4", "weight", "weight", Dtype::u8, "weight_scale", Dtype::u8,
-     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mxfp4",
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "modelopt_mxfp4",
      "weight_scale is E8M0", "NVIDIA Model-Optimizer", {"Model-Optimizer export/quant_utils.py (2026-08)"}},
     {"gpt_oss_mxfp4", "", "_blocks", Dtype::u8, "_scales", Dtype::u8,
      "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mxfp4",
@@ -117,6 +121,16 @@ inline constexpr CheckpointScheme checkpoint_schemes[] = {
      "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 32, "mlx_mxfp4",
      "codes are words of eight, scales E8M0 bytes", "mlx QuantizedLinear, mode mxfp4",
      {"mlx-lm utils.py load_model (2026-09)"}},
+    {"fp8_block", "weight", "weight", Dtype::f8_e4m3, "weight_scale_inv", Dtype::f32,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 128, "mxfp8,scale=fp32,block=128x128",
+     "E4M3, a power of two for 128 x 128 elements, which multiplies", "DeepSeek-V3.1, Qwen3-FP8",
+     {"transformers quantizer_finegrained_fp8.py, vLLM fp8.py (2026-08)", Takes::linear,
+      {Activations::dynamic, Activations::dynamic}}, GgufValues::plain, 128},
+    {"compressed_tensors_fp8", "weight", "weight", Dtype::f8_e4m3, "weight_scale", Dtype::f32,
+     "", Factor::one, Dtype::f32, FactorShape::scalar, Decode::scale_then_tensor, 0, "mxfp8,scale=fp32,block=row",
+     "E4M3, a power of two for each row", "compressed-tensors float-quantized, strategy channel",
+     {"compressed-tensors quant_scheme.py FP8, FP8_DYNAMIC (2026-08)", Takes::linear,
+      {Activations::none, Activations::dynamic}}},
 };
 // clang-format on
 

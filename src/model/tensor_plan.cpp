@@ -26,8 +26,10 @@ void check_patterns(const char* option, const std::vector<std::string>& patterns
 std::string refusal(const CheckpointScheme& s, const ModelTensor& t) {
   if (!has_values(t)) return fmt::format("{} has no real values", t.type());
   if (t.shape.size() < 2) return fmt::format("shape {} is no matrix", shape_text(t.shape));
+  if (s.is_fp8() && t.shape.size() > 2 && t.shape[t.shape.size() - 2] % static_cast<uint64_t>(s.block_rows) != 0)
+    return fmt::format("its experts of shape {} end within blocks of {} rows", shape_text(t.shape), s.block_rows);
   const auto block = s.gguf != GgufValues::plain ? gguf_type_of(s.gguf).block : static_cast<uint64_t>(s.block);
-  if (matrix_cols(t.shape) == 0 || matrix_cols(t.shape) % block != 0)
+  if (matrix_cols(t.shape) == 0 || (!s.is_fp8() && matrix_cols(t.shape) % block != 0))
     return fmt::format("its {} columns are no multiple of the block of {}", matrix_cols(t.shape), block);
   if (t.scheme == nullptr && !t.whole.ends_with(s.whole))
     return fmt::format("its name does not end in '{}', which the scheme replaces", s.whole);
@@ -67,8 +69,17 @@ Reason reason_to_keep(const ModelJob& job, const SourceConfig& source, const Mod
   return {};
 }
 
+// Whether an FP8 weight has the blocks of the scheme, as far as its matrix reaches.
+bool has_blocks_of(const CheckpointScheme& s, const ModelTensor& t) {
+  if (!t.fp8 || t.parts[0].info.dtype != s.codes_dtype || !t.whole.ends_with(s.whole)) return false;
+  const auto rows = static_cast<int64_t>(matrix_rows(t.shape)), cols = static_cast<int64_t>(matrix_cols(t.shape));
+  return std::min<int64_t>(s.block_rows, rows) == std::min(t.fp8->rows, rows) &&
+         std::min<int64_t>(s.block == 0 ? cols : s.block, cols) == std::min(t.fp8->cols, cols);
+}
+
 // Whether the codes and scales of a weight mean the same in the scheme: the same formats, and factors that it can say.
 bool can_carry(const ModelJob& job, const ModelTensor& t) {
+  if (job.scheme->is_fp8()) return job.words.empty() && !t.columns && has_blocks_of(*job.scheme, t);
   if (!job.words.empty() || t.columns || t.scheme == nullptr || t.scheme->block != job.scheme->block || t.is_transposed)
     return false;
   const std::vector<std::uint64_t>& rows = t.factor_rows;

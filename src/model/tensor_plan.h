@@ -29,6 +29,7 @@ struct Plan {
   uint32_t number = 0;                      // of the quantised tensors, for random numbers
   int group = -1;                           // weights of one number share their tensor scale
 
+  // In the scheme that is written, which may be one of FP8.
   bool is_fp4() const { return way == Way::quantise || way == Way::carry; }
   std::uint64_t bytes() const;  // that its tensors take in the output
 };

@@ -115,7 +115,9 @@ void WeightReader::open_factors(const ModelTensor& tensor, size_t part) {
 void WeightReader::open_fp8(const ModelTensor& tensor) {
   codes_.emplace(reader_of(tensor.parts[0]));
   grid_ = *tensor.fp8;
-  const FloatFormat& format = format_of(tensor.parts[0].info.dtype == Dtype::f8_e5m2 ? Element::e5m2 : Element::e4m3);
+  q_.spec.element = tensor.parts[0].info.dtype == Dtype::f8_e5m2 ? Element::e5m2 : Element::e4m3;
+  q_.spec.scale = Scale::none;
+  const FloatFormat& format = format_of(q_.spec.element);
   std::vector<float> values(256);
   for (uint32_t code = 0; code < 256; ++code) values[code] = decode(format, code);
   fp8_values_ = std::make_shared<const std::vector<float>>(std::move(values));
@@ -189,6 +191,12 @@ const Quantized& WeightReader::read_quantized(int64_t first, int64_t count) {
   q_.rows = count;
   q_.cols = cols_;
   q_.geometry = geometry_of(q_.spec, count, cols_);
+  if (fp8_scales_ != nullptr) {
+    q_.codes.resize(static_cast<size_t>(count * cols_));
+    codes_->read_raw(static_cast<uint64_t>(first), static_cast<uint64_t>(count), q_.codes.data());
+    q_.real_scales = first == 0 ? *fp8_scales_ : std::vector<float>{};
+    return q_;
+  }
   q_.codes.resize(static_cast<size_t>(count * cols_ / 2));
   q_.scales.resize(static_cast<size_t>(count * cols_ / stored_block_));
   if (blocks_ == GgufValues::plain)

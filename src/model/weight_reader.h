@@ -39,7 +39,7 @@ class WeightReader : public RowReader {
   float finite_amax(int64_t first, int64_t count, int threads = 1) override;
 
   // Of an FP4 weight that is not transposed: codes and scales of these rows as the core has them (low nibble first,
-  // row-major).
+  // row-major). Of an FP8 weight its codes, with the first row all of its scales.
   const Quantized& read_quantized(int64_t first, int64_t count);
   // The factors as the file has them.
   const std::vector<float>& factors() const { return factors_; }

@@ -33,8 +33,7 @@ struct QuantizeOptions {
   bool json = false;
   bool explains = false;
   std::string scheme, words, activations, fuse = "auto";
-  std::vector<std::string> tensors, keep, keep_only;
-  bool allow_left = false, changed = false, follow_links = false, is_dry = false;
+  ModelJob model;  // what --scheme reads of the options
 };
 
 // How many tensors have each outcome, with their bytes before and after.
@@ -76,6 +75,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   }
   notes.insert(notes.end(), result.notes.begin(), result.notes.end());
   print_notes(notes);
+  const std::string spec = job.scheme == nullptr ? "" : job.words.empty() ? job.scheme->spec : job.words;
   auto outcomes = nlohmann::ordered_json::object();
   Table summary = {{"outcome", ">tensors", ">bytes before", ">after", "meaning"}, {}};
   for (const OutcomeInfo& info : outcome_table) {
@@ -88,6 +88,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   if (json)
     return print_json({{"rows", rows},
                        {"outcomes", outcomes},
+                       {"spec", spec.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(spec)},
                        {"bytes_in", total.bytes_in},
                        {"bytes_out", total.bytes_out},
                        {"nmse", all.rows > 0 ? nlohmann::ordered_json(all.nmse()) : nullptr},
@@ -97,6 +98,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   print_table(table);
   fmt::print("\n");
   print_table(summary);
+  if (counts[static_cast<size_t>(Outcome::quantised)].tensors > 0) fmt::print("\nquantised with --spec {}\n", spec);
   fmt::print("\n{} tensors: {} bytes to {} {}", result.lines.size(), grouped(static_cast<int64_t>(total.bytes_in)),
              grouped(static_cast<int64_t>(total.bytes_out)),
              job.is_dry ? "(--dry-run: nothing is written)" : "in " + job.out);
@@ -118,21 +120,14 @@ ModelResult shown(ModelJob& job) {
 }
 
 void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
-  ModelJob job;
+  ModelJob job = o.model;
   job.in = o.job.in;
   job.out = o.job.out;
   job.scheme = &scheme_of("--scheme", o.scheme);
   job.words = o.spec;
-  job.tensors = o.tensors;
-  job.keep = o.keep;
-  job.keep_only = o.keep_only;
   job.activations = activations_of("--activations", o.activations, *job.scheme);
   job.fuse = fuse_rules_of("--fuse", o.fuse);
   job.layouts = layouts_of(app, o.job.nibbles, o.job.scale_layout);
-  job.allow_left = o.allow_left;
-  job.changed = o.changed;
-  job.follow_links = o.follow_links;
-  job.is_dry = o.is_dry;
   job.place = o.place.place();
   job.force = o.job.force;
   job.backend = o.backend.backend;
@@ -232,13 +227,13 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_option("--scale-layout", o->job.scale_layout, "Order of one-byte scales (default linear): 128x4, 8x4, ..")
       ->type_name("LAYOUT");
   app.add_option("--scheme", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says")->type_name("NAME");
-  app.add_option("--tensors", o->tensors, "Weights to quantise, patterns with * and ? (default: every matrix)")
+  app.add_option("--tensors", o->model.tensors, "Weights to quantise, patterns with * and ? (default: every matrix)")
       ->type_name("PATTERN");
-  auto* keep = app.add_option("--keep", o->keep,
+  auto* keep = app.add_option("--keep", o->model.keep,
                               "Tensors that stay as they are besides those of `fp4sim list keep-rules` (embeddings, "
                               "heads, norms, routers, biases, convolutions, vision, LoRA)");
   keep->type_name("PATTERN");
-  app.add_option("--keep-only", o->keep_only, "The same, instead of those rules; none: quantise every matrix")
+  app.add_option("--keep-only", o->model.keep_only, "The same, instead of those rules; none: quantise every matrix")
       ->type_name("PATTERN")
       ->excludes(keep);
   app.add_option("--activations", o->activations,
@@ -249,11 +244,12 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
                  "Weights that share a tensor scale: auto (q/k/v, gate/up, experts: `fp4sim list fused-groups`; the "
                  "default), none, or groups in a file")
       ->type_name("auto|none|GROUPS.json");
-  app.add_flag("--allow-left", o->allow_left,
+  app.add_flag("--allow-left", o->model.allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
-  app.add_flag("--changed", o->changed, "Read shards that were changed since fp4sim wrote them: no hash is looked at");
-  app.add_flag("--follow-links", o->follow_links, follow_links_doc);
-  app.add_flag("--dry-run", o->is_dry, "Say what would become of each tensor of a model, and write nothing");
+  app.add_flag("--changed", o->model.changed,
+               "Read shards that were changed since fp4sim wrote them: no hash is looked at");
+  app.add_flag("--follow-links", o->model.follow_links, follow_links_doc);
+  app.add_flag("--dry-run", o->model.is_dry, "Say what would become of each tensor of a model, and write nothing");
   add_place_options(app, o->place);
   add_random_words_option(app, "--random-words", o->words, "for element rounding");
   add_backend_options(app, o->backend);
@@ -275,29 +271,23 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
 }
 
 struct BackOptions {
-  std::string folder, out, type = "f32", nibbles, scale_layout;
-  std::vector<std::string> tensors;
-  bool force = false, changed = false, json = false, allow_left = false, follow_links = false;
+  std::string type = "f32", nibbles, scale_layout;
+  ModelJob model;
+  bool json = false;
   BackendOptions backend;
 };
 
 void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invocation) {
-  if (!is_model(o.folder)) {
+  ModelJob job = o.model;
+  if (!is_model(job.in)) {
     refuse_options(app,
                    {"--type", "--tensors", "--json", "--allow-left", "--follow-links", "--nibbles", "--scale-layout"},
-                   fmt::format("models, and {} is none", o.folder));
-    return folder::dequantize_folder(o.folder, o.out, o.force, o.backend.backend, o.backend.thread_count(), o.changed);
+                   fmt::format("models, and {} is none", job.in));
+    return folder::dequantize_folder(job.in, job.out, job.force, o.backend.backend, o.backend.thread_count(),
+                                     job.changed);
   }
-  ModelJob job;
-  job.in = o.folder;
-  job.out = o.out;
   job.real = decoded_type_of("--type", o.type);
-  job.tensors = o.tensors;
   job.layouts = layouts_of(app, o.nibbles, o.scale_layout);
-  job.allow_left = o.allow_left;
-  job.changed = o.changed;
-  job.follow_links = o.follow_links;
-  job.force = o.force;
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
   job.command_line = invocation.command_line;
@@ -306,13 +296,15 @@ void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invoc
 
 void add_back(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<BackOptions>();
-  app.add_option("DIR", o->folder,
+  app.add_option("DIR", o->model.in,
                  "Folder written by `fp4sim quantize`, or a model: folder of shards, .safetensors, .gguf")
       ->required()
       ->type_name("DIR");
-  app.add_option("-o,--out", o->out, "Output .npy, float32; for a model a folder")->required()->type_name("FILE|DIR");
+  app.add_option("-o,--out", o->model.out, "Output .npy, float32; for a model a folder")
+      ->required()
+      ->type_name("FILE|DIR");
   app.add_option("--type", o->type, "Of a model's decoded weights: f32 (default) or bf16")->type_name("T");
-  app.add_option("--tensors", o->tensors,
+  app.add_option("--tensors", o->model.tensors,
                  "FP4 and FP8 weights of a model to decode, patterns with * and ? (default: all)")
       ->type_name("PATTERN");
   app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
@@ -320,13 +312,13 @@ void add_back(CLI::App& app, Invocation& invocation) {
   app.add_option("--scale-layout", o->scale_layout,
                  "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
       ->type_name("LAYOUT");
-  app.add_flag("--allow-left", o->allow_left,
+  app.add_flag("--allow-left", o->model.allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
   add_backend_options(app, o->backend);
-  add_force_option(app, o->force);
+  add_force_option(app, o->model.force);
   add_sync_option(app);
-  app.add_flag("--changed", o->changed, "Decode files that were changed since: their hashes are not looked at");
-  app.add_flag("--follow-links", o->follow_links, follow_links_doc);
+  app.add_flag("--changed", o->model.changed, "Decode files that were changed since: their hashes are not looked at");
+  app.add_flag("--follow-links", o->model.follow_links, follow_links_doc);
   add_json_option(app, o->json);
   app.callback([o, &app, &invocation] { run_back(app, *o, invocation); });
   set_example(app,
