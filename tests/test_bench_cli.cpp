@@ -1,5 +1,6 @@
 // What scripts read from `fp4sim bench --json`: every row names its yardstick, which ran in the same race. No times.
 #include <catch2/catch.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -32,6 +33,11 @@ TEST_CASE("every kind of benchmark fills the rows that scripts rely on", "[cli]"
 }
 
 TEST_CASE("the yardstick of a race has ratio 1 and ratios are rates over its rate", "[cli]") {
+  // One table after each race, and where it is on stderr.
+  const auto shown = run_cli("bench gemm quantize --sizes 64,128 --elements 65536 --rounds 3");
+  size_t tables = 0;
+  for (size_t at = 0; (at = shown.out.find("\nbench ", at)) != std::string::npos; ++at) ++tables;
+  CHECK(tables == 3);
   const auto result = run_cli("bench quantize --elements 65536 --rounds 1 --json");
   REQUIRE(result.exit_code == 0);
   const auto rows = nlohmann::json::parse(result.out).at("rows");
@@ -92,6 +98,23 @@ TEST_CASE("what is quantised can be chosen", "[cli]") {
                        "dequantize mxfp4,scale=fp32,scale_rule=amax", "dequantize mxfp8,block=tensor"});
 }
 
+TEST_CASE("what has no fast path is measured on the reference, a part of it, and marked", "[cli]") {
+  for (const char* backend : {"auto", "avx2"}) {
+    const auto result =
+        run_cli(std::string("bench gemm quantize --sizes 64 --elements 4194304 --rounds 1 --specs mxfp4 "
+                            "--accumulators hopper_fp8 --json --backend ") +
+                backend);
+    if (result.exit_code == 2 && result.err.find("avx2") != std::string::npos) return;  // a machine without it
+    INFO(backend << result.err);
+    REQUIRE(result.exit_code == 0);
+    std::map<std::string, std::string> backends;
+    const auto rows = nlohmann::json::parse(result.out).at("rows");
+    for (const auto& row : rows) backends[row.at("bench")] = row.at("backend");
+    CHECK(backends.at("gemm mxfp4 hopper_fp8, 16 rows of A") == "reference");
+    CHECK(backends.at("quantize mxfp4") != "reference");
+  }
+}
+
 TEST_CASE("operands, accumulators and the spread of their scales can be chosen", "[cli]") {
   const auto result = run_cli(
       "bench gemm --sizes 64 --rounds 1 --specs nvfp4 mxfp4,scale_rule=rceil nvfp4,tensor_scale=outer128 "
@@ -112,7 +135,8 @@ TEST_CASE("operands, accumulators and the spread of their scales can be chosen",
 TEST_CASE("a benchmark of nothing known is wrong usage", "[cli]") {
   for (const char* words :
        {"bench gem", "bench gemm --sizes 64 --specs mxfp", "bench gemm --sizes 64 --accumulators k6",
-        "bench --backend gp", "bench train --recipes mxfp"}) {
+        "bench --backend gp", "bench train --recipes mxfp", "bench --recipes mxfp", "bench --specs mxfp4 nvfp",
+        "bench quantize gemm --accumulators k64_rz,int32_wrap"}) {
     const auto result = run_cli(words);
     INFO(words << "\n" << result.err);
     CHECK(result.exit_code == 2);

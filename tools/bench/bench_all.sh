@@ -9,7 +9,7 @@ run() {
   name=$1
   shift
   echo "$name: bench $*"
-  "$program" bench "$@" --json >"$out/$name.json"
+  "$program" bench "$@" --full --json >"$out/$name.json"
 }
 run avx512 gemm quantize
 run avx2 gemm quantize --backend avx2

@@ -9,32 +9,36 @@
 #include <random>
 
 #include "src/arith/spec_text.h"
+#include "src/text/error.h"
 #include "tools/bench/bench_tiers.h"
 
 namespace fp4::tools {
 namespace {
 
 struct ProductCase {
-  std::string words;
-  std::string accumulator;
+  std::string name;
+  QuantSpec spec;
+  GemmOptions options;
 };
 
-const std::vector<ProductCase>& usual_cases() {
-  static const std::vector<ProductCase> list = {
-      {"mxfp4", "fp32_block"}, {"mxfp4", "exact"},      {"mxfp4", "k64_rz"},          {"mxfp4", "fused35_rz"},
-      {"nvfp4", "fp32_block"}, {"nvfp4", "k64_rz"},     {"nvfp4", "fused35_rz"},      {"ue5m3fp4", "fp32_block"},
-      {"mxfp4", "fused25_rz"}, {"mxfp8", "fp32_block"}, {"mxfp4", "fp32_sequential"}, {"fp32", "fma_sequential"}};
-  return list;
-}
-
-std::vector<ProductCase> cases_of(const GemmBenchOptions& o) {
-  if (o.specs.empty() && o.accumulators.empty()) return usual_cases();
-  const std::vector<std::string> specs = o.specs.empty() ? std::vector<std::string>{"mxfp4"} : o.specs;
-  const std::vector<std::string> sums =
-      o.accumulators.empty() ? std::vector<std::string>{"fp32_block"} : o.accumulators;
+std::vector<ProductCase> cases_of(const GemmBenchOptions& o, bool are_multiplied = true) {
+  std::vector<std::pair<std::string, std::string>> words;
+  if (o.specs.empty() && o.accumulators.empty())
+    words = {{"mxfp4", "fp32_block"}, {"mxfp4", "exact"},           {"mxfp4", "k64_rz"},
+             {"mxfp4", "fused35_rz"}, {"nvfp4", "fp32_block"},      {"nvfp4", "k64_rz"},
+             {"nvfp4", "fused35_rz"}, {"ue5m3fp4", "fp32_block"},   {"mxfp4", "fused25_rz"},
+             {"mxfp8", "fp32_block"}, {"mxfp4", "fp32_sequential"}, {"fp32", "fma_sequential"}};
+  for (const std::string& spec : !words.empty() || !o.specs.empty() ? o.specs : std::vector<std::string>{"mxfp4"})
+    for (const std::string& sum : o.accumulators.empty() ? std::vector<std::string>{"fp32_block"} : o.accumulators)
+      words.emplace_back(spec, sum);
   std::vector<ProductCase> list;
-  for (const std::string& spec : specs) {
-    for (const std::string& sum : sums) list.push_back({spec, sum});
+  for (const auto& [spec, sum] : words) {
+    list.push_back({spec + " " + sum, quant_spec_from_words(spec, "--specs"), {}});
+    ProductCase& made = list.back();
+    made.options.accumulator = accumulator_from_words(sum, "--accumulators");
+    made.options.threads = o.threads;
+    const std::string reason = invalid_reason(made.options.accumulator, made.spec, made.spec);
+    if (are_multiplied && !reason.empty()) throw Error("--specs " + spec + " --accumulators " + sum, reason);
   }
   return list;
 }
@@ -158,23 +162,25 @@ void training_step(const Dispatcher& backend, int64_t n, const Operands& x, int 
   }
 }
 
-void bench_size(const GemmBenchOptions& o, int64_t n, const Dispatcher& backend, const Yardstick& yardstick,
-                std::vector<BenchRow>& rows) {
+void bench_size(const GemmBenchOptions& o, int64_t n, const Dispatcher& chosen, const Yardstick& yardstick,
+                const BenchReport& report) {
+  const Dispatcher reference("reference");
   Data data(n, o.scale_spread);
   const Operands& plain = data.of({});
   std::vector<float> c(static_cast<size_t>(n * n));
   const double work = std::pow(static_cast<double>(n), 3);
   std::vector<Contestant> all;
   add_yardsticks(yardstick, n, plain, c, all);
-  for (const ProductCase& product : cases_of(o)) {
-    const QuantSpec spec = quant_spec_from_words(product.words, "--specs");
-    GemmOptions options;
-    options.accumulator = accumulator_from_words(product.accumulator, "--accumulators");
-    options.threads = o.threads;
-    const std::string name = product.words + " " + product.accumulator;
-    const std::string tier = gemm_tier(backend, spec, spec, options);
-    if (tier == "-") continue;
-    const bool is_slow = tier == "reference" && backend.name() != tier;  // a few rows of A take long enough
+  const std::vector<ProductCase> cases = cases_of(o);
+  for (const ProductCase& product : cases) {
+    const std::string& name = product.name;
+    const QuantSpec& spec = product.spec;
+    const GemmOptions& options = product.options;
+    report.progress(all.size(), cases.size(), "checking " + name);
+    std::string tier = gemm_tier(chosen, spec, spec, options);
+    if (tier == "-") tier = reference.name();
+    const bool is_slow = tier == reference.name() && chosen.name() != tier;  // a few rows of A take long enough
+    const Dispatcher& backend = is_slow ? reference : chosen;
     const int64_t rows_a = is_slow ? std::min<int64_t>(n, 16) : n;
     const Operands& x = data.of(spec);
     auto a = std::make_shared<Quantized>();
@@ -191,18 +197,20 @@ void bench_size(const GemmBenchOptions& o, int64_t n, const Dispatcher& backend,
     }
     all.push_back({"gemm " + name + (is_slow ? fmt::format(", {} rows of A", rows_a) : ""), tier,
                    work * static_cast<double>(rows_a) / static_cast<double>(n), false,
-                   [&backend, a, b, options, &c, n] { backend.gemm(*a, *b, options, c.data(), n); }});
+                   [backend, a, b, options, &c, n] { backend.gemm(*a, *b, options, c.data(), n); }});
   }
-  all.push_back({"linear training step mxfp4", backend.name(), 3 * work, false,
-                 [&] { training_step(backend, n, plain, o.threads, c); }});
-  race({fmt::format("{0}x{0}x{0}", n), "GMAC/s", "sgemm", o.threads, o.rounds}, all, rows);
+  all.push_back({"linear training step mxfp4", chosen.name(), 3 * work, false,
+                 [&] { training_step(chosen, n, plain, o.threads, c); }});
+  race({fmt::format("{0}x{0}x{0}", n), "GMAC/s", "sgemm", o.threads, o.rounds}, all, report);
 }
 
 }  // namespace
 
 void bench_gemm(const GemmBenchOptions& o, const Dispatcher& backend, const Yardstick& yardstick,
-                std::vector<BenchRow>& rows) {
-  for (const int64_t n : o.sizes) bench_size(o, n, backend, yardstick, rows);
+                const BenchReport& report) {
+  for (const int64_t n : o.sizes) bench_size(o, n, backend, yardstick, report);
 }
+
+void check_words(const GemmBenchOptions& o, bool are_multiplied) { cases_of(o, are_multiplied); }
 
 }  // namespace fp4::tools

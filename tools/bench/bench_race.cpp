@@ -25,12 +25,14 @@ double seconds_of(const std::function<void()>& run, int threads) {
 
 }  // namespace
 
-void race(const Race& race, const std::vector<Contestant>& contestants, std::vector<BenchRow>& rows) {
-  for (const Contestant& c : contestants) c.run();  // warm caches, pages and arenas
+void race(const Race& race, const std::vector<Contestant>& contestants, const BenchReport& report) {
   std::vector<std::vector<double>> times(contestants.size());
-  for (int round = 0; round < race.rounds; ++round) {
+  const auto laps = static_cast<size_t>(race.rounds) + 1;  // the first warms caches, pages and arenas
+  for (size_t lap = 0; lap < laps; ++lap) {
     for (size_t i = 0; i < contestants.size(); ++i) {
-      times[i].push_back(seconds_of(contestants[i].run, race.threads));
+      report.progress(lap * contestants.size() + i, laps * contestants.size(), contestants[i].name);
+      const double seconds = seconds_of(contestants[i].run, race.threads);
+      if (lap > 0) times[i].push_back(seconds);
     }
   }
   std::vector<double> seconds;
@@ -39,12 +41,14 @@ void race(const Race& race, const std::vector<Contestant>& contestants, std::vec
     seconds.push_back(sweeps::quantile(times[i], 0.5));
     if (contestants[i].is_baseline) best = std::max(best, contestants[i].work / seconds[i]);
   }
+  std::vector<BenchRow> rows;
   for (size_t i = 0; i < contestants.size(); ++i) {
     const Contestant& c = contestants[i];
     const double rate = c.work / seconds[i];
     rows.push_back({c.name, c.backend, race.threads, race.size, seconds[i], race.unit, rate / 1e9, race.baseline,
                     best > 0 ? rate / best : 0});
   }
+  report.show(rows);
 }
 
 std::vector<float> gaussian(int64_t n, uint32_t seed) {

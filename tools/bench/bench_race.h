@@ -34,13 +34,19 @@ struct Race {
   std::string size;
   std::string unit;  // of 1e9 work a second
   std::string baseline;
-  int threads =
-      1;  // one thread is timed by its own CPU time, which other programs do not stretch; several by the clock
+  // One thread is timed by its own CPU time, which other programs do not stretch; several by the clock.
+  int threads = 1;
   int rounds = 9;
 };
 
-// Adds a row for each contestant; the best baseline is what ratios refer to, 0 where there is none.
-void race(const Race& race, const std::vector<Contestant>& contestants, std::vector<BenchRow>& rows);
+// What a benchmark says while it runs, and the rows of each race when it has ended.
+struct BenchReport {
+  std::function<void(size_t done, size_t all, const std::string& doing)> progress;
+  std::function<void(const std::vector<BenchRow>&)> show;
+};
+
+// A row for each contestant; the best baseline is what ratios refer to, 0 where there is none.
+void race(const Race& race, const std::vector<Contestant>& contestants, const BenchReport& report);
 
 std::vector<float> gaussian(int64_t n, uint32_t seed);
 

@@ -128,26 +128,34 @@ const std::vector<std::string>& bench_models() {
   return names;
 }
 
-std::vector<TrainBenchRow> bench_train(const TrainBenchOptions& o, std::string& pytorch) {
+void bench_train(const TrainBenchOptions& o, std::string& pytorch, const BenchReport& report,
+                 const std::function<void(const std::vector<TrainBenchRow>&)>& show) {
   std::vector<std::string> models = o.models;
   if (models.empty())
     for (const Workload& w : workloads())
-      if (!w.is_on_request) models.emplace_back(w.name);
+      if (o.full ? !w.is_on_request : models.empty()) models.emplace_back(w.name);
   std::map<std::string, double> torch;
   if (o.backend == "gpu")
     pytorch = "not compared: its steps run on one CPU thread";
   else
-    torch = pytorch_steps(models, pytorch);
+    report.progress(0, 1, "PyTorch"), torch = pytorch_steps(models, pytorch);
   std::vector<std::string> recipes = {"fp32"};
-  for (const std::string& r : o.recipes.empty() ? sim::recipe_names() : o.recipes)
+  const std::vector<std::string> usual = {"bf16", "mxfp8", "mxfp4", "nvfp4", "nvfp4_te"};
+  for (const std::string& r : !o.recipes.empty() ? o.recipes : o.full ? sim::recipe_names() : usual)
     if (r != "fp32") recipes.push_back(r);
-  std::vector<TrainBenchRow> rows;
   for (const Workload& w : workloads()) {
     if (std::find(models.begin(), models.end(), w.name) == models.end()) continue;
-    for (const std::string& recipe : recipes) require_same_training(w, recipe, o);
+    const size_t laps = static_cast<size_t>(o.rounds) + 1;  // the first compares with the reference
     std::vector<std::vector<double>> seconds(recipes.size());
-    for (int round = 0; round < o.rounds; ++round)
-      for (size_t i = 0; i < recipes.size(); ++i) seconds[i].push_back(step_seconds(w, recipes[i], o));
+    for (size_t lap = 0; lap < laps; ++lap)
+      for (size_t i = 0; i < recipes.size(); ++i) {
+        report.progress(lap * recipes.size() + i, laps * recipes.size(), std::string(w.name) + " " + recipes[i]);
+        if (lap == 0)
+          require_same_training(w, recipes[i], o);
+        else
+          seconds[i].push_back(step_seconds(w, recipes[i], o));
+      }
+    std::vector<TrainBenchRow> rows;
     const double fp32 = sweeps::quantile(seconds[0], 0.5);
     const auto found = torch.find(w.name);
     const double other = found == torch.end() ? 0 : found->second;
@@ -160,8 +168,8 @@ std::vector<TrainBenchRow> bench_train(const TrainBenchOptions& o, std::string& 
     };
     for (size_t i = 0; i < recipes.size(); ++i) add(recipes[i], o.backend, sweeps::quantile(seconds[i], 0.5));
     if (other > 0) add("pytorch fp32", "pytorch", other);
+    show(rows);
   }
-  return rows;
 }
 
 }  // namespace fp4::tools

@@ -6,8 +6,9 @@
 namespace fp4::tools {
 
 struct TrainBenchOptions {
-  std::vector<std::string> models;   // empty: all of bench_models()
-  std::vector<std::string> recipes;  // empty: all
+  std::vector<std::string> models;   // empty: the smallest, or with `full` all but the largest
+  std::vector<std::string> recipes;  // empty: a selection, or with `full` all
+  bool full = false;
   std::string backend = "auto";
   int threads = 1;
   int rounds = 3;
@@ -23,8 +24,9 @@ struct TrainBenchRow : BenchRow {
 
 const std::vector<std::string>& bench_models();
 
-// `pytorch`: its version, or why there is no comparison. Throws Error, before timing a model, where a recipe's first
-// steps differ from those of the reference.
-std::vector<TrainBenchRow> bench_train(const TrainBenchOptions& options, std::string& pytorch);
+// `pytorch`: its version, or why there is no comparison; `show` gets the rows of each model. Throws Error, before
+// timing a model, where a recipe's first steps differ from those of the reference.
+void bench_train(const TrainBenchOptions& options, std::string& pytorch, const BenchReport& report,
+                 const std::function<void(const std::vector<TrainBenchRow>&)>& show);
 
 }  // namespace fp4::tools

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "sim/rules/recipe.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
 #include "src/text/member_json.h"
@@ -15,6 +16,7 @@
 #include "tools/bench/bench_train.h"
 #include "tools/cli/command.h"
 #include "tools/cli/options.h"
+#include "tools/cli/progress_line.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -31,6 +33,7 @@ struct BenchOptions {
   bool has_kernels = false;
   bool has_sizes = false;  // on the command line; the gpu backend has other defaults
   bool has_elements = false;
+  bool full = false;
   GemmBenchOptions gemm;
   PassBenchOptions passes;
   TrainBenchOptions train;
@@ -49,7 +52,6 @@ nlohmann::ordered_json to_json(const BenchRow& r) {
 }
 
 void print_rows(const std::vector<BenchRow>& rows) {
-  if (rows.empty()) return;
   Table table{{"bench", "backend", "size", ">ms", ">rate", "unit", ">ratio", "to"}, {}};
   for (const BenchRow& r : rows) {
     table.rows.push_back({r.bench, r.backend, r.size, fmt::format("{:.3f}", r.seconds * 1e3),
@@ -59,16 +61,12 @@ void print_rows(const std::vector<BenchRow>& rows) {
 }
 
 void print_training(const std::vector<TrainBenchRow>& rows, const std::string& pytorch) {
-  if (rows.empty()) return;
-  std::vector<std::pair<std::string, std::string>> fields = {{"pytorch", pytorch}};
   Table table{{"model", "recipe", ">ms a step", ">steps/s", ">time / fp32 step", ">rate / pytorch"}, {}};
-  for (const TrainBenchRow& r : rows) {
-    if (fields.back().first != r.model) fields.emplace_back(r.model, r.size);
+  for (const TrainBenchRow& r : rows)
     table.rows.push_back({r.model, r.recipe, fmt::format("{:.3f}", r.seconds * 1e3), fmt::format("{:.0f}", r.rate),
                           fmt::format("{:.2f}", 1 / r.ratio),
                           r.ratio_pytorch > 0 ? fmt::format("{:.2f}", r.ratio_pytorch) : "-"});
-  }
-  print_fields(fields);
+  print_fields({{"pytorch", pytorch}, {rows.front().model, rows.front().size}});
   print_table(table);
 }
 
@@ -79,60 +77,103 @@ void run_gpu(const BenchOptions& o) {
   bench_gpu(options);
 }
 
+// What --full turns, where the command line says nothing else, and what every benchmark shares.
+void fill(BenchOptions& o, const Dispatcher& backend) {
+  if (o.full && !o.has_sizes) o.gemm.sizes = {1024, 2048};
+  if (o.full && !o.has_elements) o.passes.elements = int64_t{1} << 24;
+  o.gemm.threads = o.passes.threads = o.train.threads = o.threads;
+  o.gemm.rounds = o.passes.rounds = o.rounds;
+  o.train.rounds = std::max(3, o.rounds / 3);
+  o.train.full = o.full;
+  o.train.backend = backend.name() == "gpu" ? backend.name() : o.backend;
+  o.passes.specs = o.gemm.specs;
+}
+
+// One table after each race; JSON at the end.
+class Output {
+ public:
+  explicit Output(const BenchOptions& o) : o_(o) {
+    report.progress = [this](size_t done, size_t all, const std::string& doing) {
+      line_.update({.done = static_cast<double>(done),
+                    .all = static_cast<double>(all),
+                    .count = fmt::format("{}/{}", done, all),
+                    .more = doing});
+    };
+    report.show = [this](const std::vector<BenchRow>& rows) {
+      for (const BenchRow& r : rows) this->rows.push_back(to_json(r));
+      end_of_race([&] { print_rows(rows); });
+    };
+  }
+  void show(const std::vector<TrainBenchRow>& training) {
+    for (const TrainBenchRow& r : training) {
+      rows.push_back(to_json(r));
+      rows.back().update({{"model", r.model}, {"recipe", r.recipe}, {"ratio_pytorch", r.ratio_pytorch}});
+    }
+    end_of_race([&] { print_training(training, pytorch); });
+  }
+
+  BenchReport report;
+  std::string pytorch;
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+
+ private:
+  template <class Print>
+  void end_of_race(const Print& print) {
+    line_.finish();
+    line_.restart();
+    if (o_.json) return;
+    print();
+    std::fflush(stdout);
+  }
+  const BenchOptions& o_;
+  ProgressLine line_{o_.json, [](double) { return std::string(); }, 1};
+};
+
 void run_bench(BenchOptions o) {
   const Dispatcher backend(o.backend);
   const bool is_gpu = backend.name() == "gpu", trains = std::count(o.what.begin(), o.what.end(), "train") != 0;
   if (is_gpu && trains && o.what.size() > 1)
     throw Error("bench: on the gpu backend `train` is a call of its own, beside no other benchmark");
-  if (is_gpu && !trains) return run_gpu(o);
-  o.gemm.threads = o.passes.threads = o.train.threads = o.threads;
-  o.gemm.rounds = o.passes.rounds = o.rounds;
-  o.train.rounds = std::max(3, o.rounds / 3);
-  o.train.backend = is_gpu ? backend.name() : o.backend;
-  o.passes.specs = o.gemm.specs;
   const auto wants = [&](const std::string& kind) {
     return o.what.empty() ? kind != "tiers" : std::count(o.what.begin(), o.what.end(), kind) != 0;
   };
+  check_words(o.gemm, wants("gemm"));  // every word before the first row
+  for (const std::string& recipe : o.train.recipes) sim::recipe_from_json(recipe, "--recipes");
+  if (is_gpu && !trains) return run_gpu(o);
+  fill(o, backend);
   const Yardstick yardstick;
   yardstick.set_threads(o.threads);
-  std::vector<BenchRow> rows;
-  std::vector<TrainBenchRow> training;
-  std::string pytorch;
+  std::vector<std::pair<std::string, std::string>> machine = {
+      {"cpu", cpu_name()}, {"compiler", __VERSION__}, {"yardsticks", yardstick.description()}};
+  if (is_gpu) machine.emplace_back("device", gpu_status());
   nlohmann::ordered_json tiers = nlohmann::ordered_json::array();
-  Table tier_rows;
-  if (wants("gemm")) bench_gemm(o.gemm, backend, yardstick, rows);
-  if (wants("quantize")) bench_quantize(o.passes, backend, rows);
-  if (wants("hadamard")) bench_hadamard(o.passes, backend, rows);
-  if (wants("train")) training = bench_train(o.train, pytorch);
-  if (wants("tiers")) tier_rows = tier_table(backend, o.has_kernels, tiers);
-  if (!o.json) {
-    if (wants("tiers")) print_table(tier_rows);
-    if (rows.empty() && training.empty()) return;
-    if (is_gpu) print_fields({{"device", gpu_status()}});
-    print_fields({{"cpu", cpu_name()}, {"compiler", __VERSION__}, {"yardsticks", yardstick.description()}});
-    print_training(training, pytorch);
-    return print_rows(rows);
+  if (wants("tiers")) {
+    const Table table = tier_table(backend, o.has_kernels, tiers);
+    if (!o.json) print_table(table);
+    if (!o.json && o.what.size() == 1) return;
   }
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const BenchRow& r : rows) list.push_back(to_json(r));
-  for (const TrainBenchRow& r : training) {
-    list.push_back(to_json(r));
-    list.back().update({{"model", r.model}, {"recipe", r.recipe}, {"ratio_pytorch", r.ratio_pytorch}});
-  }
-  nlohmann::ordered_json result = {
-      {"cpu", cpu_name()}, {"compiler", __VERSION__}, {"yardsticks", yardstick.description()}, {"pytorch", pytorch},
-      {"rows", list},      {"tiers", tiers}};
-  if (is_gpu) result["device"] = gpu_status();
+  if (!o.json) print_fields(machine), std::fflush(stdout);
+  Output out(o);
+  if (wants("gemm")) bench_gemm(o.gemm, backend, yardstick, out.report);
+  if (wants("quantize")) bench_quantize(o.passes, backend, out.report);
+  if (wants("hadamard")) bench_hadamard(o.passes, backend, out.report);
+  if (wants("train"))
+    bench_train(o.train, out.pytorch, out.report, [&](const std::vector<TrainBenchRow>& rows) { out.show(rows); });
+  if (!o.json) return;
+  nlohmann::ordered_json result;
+  for (const auto& [name, text] : machine) result[name] = text;
+  result.update({{"pytorch", out.pytorch}, {"rows", out.rows}, {"tiers", tiers}});
   print_json(result);
 }
 
 void add_bench(CLI::App& app, Invocation&) {
   auto o = std::make_shared<BenchOptions>();
-  app.add_option("what", o->what, "gemm, quantize, hadamard, train, tiers (default: all but tiers)")
+  app.add_option("what", o->what, "gemm, quantize, hadamard, train, tiers (default: all but tiers, a minute)")
       ->check(CLI::IsMember(benchmarks));
-  const CLI::Option* sizes = app.add_option("--sizes", o->gemm.sizes, "n of the square products (gpu: 8192)")
-                                 ->delimiter(',')
-                                 ->check(CLI::Range(64, 16384));
+  const CLI::Option* sizes =
+      app.add_option("--sizes", o->gemm.sizes, "n of the square products (1024; --full: and 2048; gpu: 8192)")
+          ->delimiter(',')
+          ->check(CLI::Range(64, 16384));
   app.add_option("--specs", o->gemm.specs,
                  "Operands of the products, and what is quantised, SPEC each (default: a selection)")
       ->type_name("SPEC..");
@@ -142,18 +183,23 @@ void add_bench(CLI::App& app, Invocation&) {
                  "Multiply every block of the operands by a random power of two up to 2^B")
       ->check(CLI::Range(0, 60))
       ->type_name("B");
-  const CLI::Option* elements = app.add_option("--elements", o->passes.elements, "Floats to quantise (gpu: 2^26)")
-                                    ->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
+  const CLI::Option* elements =
+      app.add_option("--elements", o->passes.elements, "Floats to quantise (2^22; --full: 2^24; gpu: 2^26)")
+          ->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
   add_backend_option(app, o->backend,
                      "; gpu measures gemm and quantize on data in device memory, and `train` by itself");
   app.add_option("--threads", o->threads, "Threads inside one call")->check(CLI::Range(1, 1024));
   app.add_option("--rounds", o->rounds, "Rounds; the median counts")->check(CLI::Range(1, 1000));
   app.add_option("--steps", o->train.steps, "Training steps a run")->check(CLI::Range(10, 100000));
-  app.add_option("--models", o->train.models, "Models to train")->delimiter(',')->check(CLI::IsMember(bench_models()));
-  app.add_option("--recipes", o->train.recipes, "Recipes to train with; fp32 always runs")
+  app.add_option("--models", o->train.models, "Models to train (mlp-128; --full: and mlp-256, lm)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(bench_models()));
+  app.add_option("--recipes", o->train.recipes,
+                 "Recipes to train with; fp32 always runs (bf16,mxfp8,mxfp4,nvfp4,nvfp4_te; --full: all)")
       ->type_name("RECIPE,..")
       ->delimiter(',');
   app.add_flag("--kernels", o->has_kernels, "tiers: and the gemm kernels, as shares of the tiles of a small product");
+  app.add_flag("--full", o->full, "Larger sizes, all models and recipes: some fifteen minutes");
   app.add_flag("--json", o->json, "Print JSON");
   app.callback([o, sizes, elements] {
     o->has_sizes = sizes->count() > 0;
