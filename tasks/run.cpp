@@ -120,6 +120,22 @@ const Schema& task_schema(const std::string& name) {
   return it->second;
 }
 
+namespace {
+
+// What `read` gives; a word that it does not know is told where it stands, if it stands in another section.
+template <class Read>
+Json told(const char* other, const Schema& fields, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    const auto is_word = [&](const Field& field) { return field.path == error.word; };
+    if (std::none_of(fields.begin(), fields.end(), is_word)) throw;
+    throw Error(error.place, fmt::format("'{0}' stands in `{1}`: {1}.{0}", error.word, other));
+  }
+}
+
+}  // namespace
+
 Json canonical(const Json& given) {
   const std::vector<std::string> sections = {"branch", "eval", "recipe", "task", "train"};
   if (!given.is_object()) throw Error("configuration: expected an object with task, recipe, train, branch and eval");
@@ -135,12 +151,13 @@ Json canonical(const Json& given) {
   const Task& t = task(name);
   const Json parameters = without(section, {"name"});
   Json result = Json::object();  // null[key] without memory leaves an object that cannot be destroyed
-  result["task"] = sim::canonical(t.schema(parameters), parameters, "task " + t.name());
+  result["task"] = told("train", train_schema(),
+                        [&] { return sim::canonical(t.schema(parameters), parameters, "task " + t.name()); });
   result["task"]["name"] = t.name();
   const Json given_train = given.value("train", Json::object());
   const Schema train = with_defaults(
       train_schema(), t.train_defaults(result["task"], given_train.is_object() ? given_train : Json::object()));
-  result["train"] = sim::canonical(train, given_train, "train");
+  result["train"] = told("task", t.schema(parameters), [&] { return sim::canonical(train, given_train, "train"); });
   result["recipe"] = to_json(sim::canonical(recipe_from_json(given.value("recipe", Json("fp32")))));
   if (given.contains("branch")) {
     JsonReader branch(given.at("branch"), "branch");

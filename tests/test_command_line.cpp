@@ -137,6 +137,29 @@ TEST_CASE("values of options are completed from the tables of the program", "[cl
   CHECK(offered("effects " + folder / "one" + " --axis wg") == "wgrad.*.rounding\n");
 }
 
+TEST_CASE("names of files of the program are read in any case", "[cli]") {
+  for (const char* words :
+       {"cost --recipe MXFP4 --hardware H100 --model Llama3_8B --json", "show NVFP4_TE --kind recipe"}) {
+    const auto lower = [](std::string text) {
+      for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      return text;
+    };
+    const auto given = run_cli(words), usual = run_cli(lower(words));
+    INFO(words << given.err << usual.err);
+    CHECK(given.exit_code == 0);
+    CHECK(lower(given.out) == lower(usual.out));  // where a command repeats the word, it does so as it was given
+  }
+  CHECK_THAT(run_cli("train -q --task classifier --steps 1 --recipe MXFP4@wgrad").out, Catch::Contains("mxfp4@wgrad"));
+}
+
+TEST_CASE("a field of another section is told where it stands", "[cli]") {
+  CHECK_THAT(run_cli("train --task classifier --set train.width=8").err,
+             Catch::Contains("'width' stands in `task`: task.width"));
+  CHECK_THAT(run_cli("train --task classifier --set task.lr=8").err,
+             Catch::Contains("'lr' stands in `train`: train.lr"));
+  CHECK_THAT(run_cli("train --task classifier --set train.nothing=8").err, Catch::Contains("unknown word 'nothing'"));
+}
+
 TEST_CASE("what is missing is named at once, with an example", "[cli]") {
   const auto told = [](const std::string& command) {
     const RunResult done = run_cli(command);

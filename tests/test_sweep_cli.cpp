@@ -342,6 +342,9 @@ TEST_CASE("bad words end with exit code 2 and the accepted words, nothing writte
   CHECK_THAT(unpriced.err, Contains("host") && Contains("price_per_hour"));
   CHECK(run_cli("pareto " + undisturbed().out + " --hardware mi999").exit_code == 2);
   CHECK(run_cli("table " + undisturbed().out + " --where colour=red").exit_code == 2);
+  const auto none = run_cli("table " + undisturbed().out + " --where 'loss<-1' --where task=classifier --csv -");
+  CHECK(none.exit_code == 0);
+  CHECK_THAT(none.err, Catch::Contains("nothing matches --where 'loss<-1' --where 'task=classifier'"));
   CHECK(run_cli("table " + undisturbed().out + " --sort colour").exit_code == 2);
   CHECK(run_cli("table " + undisturbed().out + " --weight nonsense=2").exit_code == 2);
 }

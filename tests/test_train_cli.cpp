@@ -137,7 +137,23 @@ TEST_CASE("a stopped run is not finished", "[cli]") {
   CHECK(run_cli(few + " --stop-at 41 --checkpoint " + checkpoint).exit_code == 2);
   const auto resumed = run_cli(few + " --json --resume " + checkpoint);
   REQUIRE(resumed.exit_code == 0);
-  CHECK(Json::parse(resumed.out).at("digest") == Json::parse(run_cli(few + " --json").out).at("digest"));
+  const Json whole = Json::parse(run_cli(few + " --json").out);
+  CHECK(Json::parse(resumed.out).at("digest") == whole.at("digest"));
+  // The checkpoint says task, recipe, steps and seed; words of the command line that differ are refused, or branch.
+  const auto short_words = run_cli("train -q --json --resume " + checkpoint);
+  INFO(short_words.err);
+  REQUIRE(short_words.exit_code == 0);
+  for (const char* part : {"digest", "config", "task", "recipe", "seed", "steps"})
+    CHECK(Json::parse(short_words.out).at(part) == whole.at(part));
+  for (const char* other : {" --recipe nvfp4", " --steps 41", " --seed 2", " --set lr=1", " --task regression"})
+    CHECK(run_cli("train -q --resume " + checkpoint + other).exit_code == 2);
+  const auto branched = run_cli("train -q --json --branch --recipe nvfp4 --steps 30 --resume " + checkpoint);
+  REQUIRE(branched.exit_code == 0);
+  CHECK(Json::parse(branched.out).at("digest") ==
+        Json::parse(
+            run_cli("train -q --json --branch --task classifier --recipe nvfp4 --steps 30 --resume " + checkpoint).out)
+            .at("digest"));
+  CHECK_THAT(run_cli("train -q").err, Catch::Contains("missing: --task"));
   // One flipped bit is exit code 1 and names the file; a resumed run without a file name is no fresh run.
   std::string bytes = fp4::test::read_text(checkpoint);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -30,6 +31,34 @@ std::set<std::string> titles_of(const std::string& text) {
     if (lines[i].starts_with('|') && lines[i + 1].find_first_not_of("|-: ") == std::string::npos &&
         lines[i + 1].find('-') != std::string::npos)
       add_cells(lines[i], '|', words);
+  return words;
+}
+
+// Cells that are words: below titles such as "field", and below none.
+std::set<std::string> words_in_columns_of(const std::string& text) {
+  static const std::set<std::string> telling = {"",     "field", "status",   "word", "from",
+                                                "part", "kind",  "bound by", "to",   "gemm"};
+  std::set<std::string> words;
+  std::vector<std::string> titles;
+  const std::vector<std::string> lines = lines_of(text);
+  for (size_t k = 0; k < lines.size(); ++k) {
+    const std::string& line = lines[k];
+    if (k + 1 < lines.size() && lines[k + 1].starts_with("|-")) titles.clear();
+    if (!line.starts_with('|') || line.starts_with("|-")) continue;
+    std::vector<std::string> cells;
+    std::istringstream in(line.substr(1));
+    for (std::string cell; std::getline(in, cell, '|');) {
+      const size_t first = cell.find_first_not_of(' ');
+      cells.push_back(first == std::string::npos ? "" : cell.substr(first, cell.find_last_not_of(' ') + 1 - first));
+    }
+    if (titles.empty()) {
+      titles = cells;
+      continue;
+    }
+    for (size_t i = 0; i < cells.size() && i < titles.size(); ++i)
+      if (telling.contains(titles[i])) add_cells(cells[i], ',', words);
+  }
+  for (const char* mark : {"*", ">", "-"}) words.erase(mark);
   return words;
 }
 
@@ -77,6 +106,14 @@ TEST_CASE("help knows every title of a table", "[cli]") {
                                              "stats --task regression --recipe nvfp4",
                                              "inspect " + folder / "x.npy",
                                              "cost compare bf16 mxfp4",
+                                             "cost --recipe mxfp4 --devices 8 --pipeline 2",
+                                             "cost explain --recipe mxfp4",
+                                             "cost recommend --model llama3_8b --tokens 160e9 --time-budget 72",
+                                             "law results/ladder_fixed/runs.csv",
+                                             "bench gemm quantize --sizes 64 --elements 65536 --rounds 1",
+                                             "bench train --models mlp-128 --recipes mxfp4 --steps 10 --rounds 1",
+                                             "train -q --task lm --steps 2 --recipe mxfp4",
+                                             "witness k64_rz fused35_rz",
                                              "advise"};
   Words all;
   for (const std::string& command : commands) {
@@ -88,7 +125,11 @@ TEST_CASE("help knows every title of a table", "[cli]") {
     const std::set<std::string> words = titles_of(done.out);
     CHECK(words.size() >= 2);
     add(all, words, command);
+    // A network's or a model's name is no word of the program, nor is a compiler's.
+    for (const std::string& word : words_in_columns_of(done.out))
+      if (word != "mlp-128" && word != "mxfp4") all.emplace(word, command);
   }
+  CHECK(all.size() >= 85);
   // Files have more columns than the terminal.
   for (const char* form : {"", " --group"}) {
     std::set<std::string> words;
@@ -98,6 +139,35 @@ TEST_CASE("help knows every title of a table", "[cli]") {
     add(all, words, std::string("table --csv") + form);
   }
   check_known(all);
+}
+
+TEST_CASE("help folds case and knows papers by their numbers", "[cli]") {
+  const std::pair<const char*, const char*> known[] = {{"H100", "NVIDIA H100"},
+                                                       {"Rceil", "never clips"},
+                                                       {"NVFP4_TE", "fp4sim show nvfp4_te"},
+                                                       {"TRAIN.LR", "train.lr"},
+                                                       {"2509.25149", "nvfp4_te"},
+                                                       {"arXiv:2605.09825", "2605.09825"},
+                                                       {"float4_e2m1fn_x2", "E2M1"},
+                                                       {"bits_per_byte", "cross-entropy"},
+                                                       {"macOS", "WSL"},
+                                                       {"bubble", "pipeline"},
+                                                       {"EFFN", "law"}};
+  for (const auto& [word, meaning] : known) {
+    INFO(word);
+    CHECK_THAT(run_cli(std::string("help ") + word).out, Catch::Contains(meaning));
+  }
+  CHECK(run_cli("help 1234.56789").exit_code == 2);
+  // Every number in the sources that the program lists.
+  std::set<std::string> papers;
+  const std::regex number("[0-9]{4}[.][0-9]{5}");
+  const std::string all = run_cli("list --json").out + run_cli("advise").out;
+  for (std::sregex_iterator at(all.begin(), all.end(), number), end; at != end; ++at) papers.insert(at->str());
+  CHECK(papers.size() > 20);
+  for (const std::string& paper : papers) {
+    INFO(paper);
+    CHECK_THAT(run_cli("help " + paper).out, Catch::Contains(paper));
+  }
 }
 
 TEST_CASE("help knows the words of README.md", "[cli]") {

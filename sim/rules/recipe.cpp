@@ -171,13 +171,14 @@ Recipe from_word(const std::string& word, const std::string& place) {
   if (!r.rules.empty() || !r.phases.empty() || r.weights.any())
     throw Error(place + ": " + word +
                 ": the recipe has rules over layers or weights, or phases, of which one product is none");
-  r.name = word;
-  r.doc = gemm + " of " + word.substr(0, at) + ", the other two products in bf16";
+  const std::string whole = r.name;  // spelt as its file spells it
+  r.name = whole + "@" + gemm;
+  r.doc = gemm + " of " + whole + ", the other two products in bf16";
   for (int i = 0; i < 3; ++i)
     if (gemm_keys[i] != *found) gemm_of(r, i) = uniform("bf16");
   if (*found != gemm_keys[0]) r.sparse = Sparsity::none;  // fprop's weights are another recipe's
   if (is_weights) {
-    r.doc = "weights of " + word.substr(0, at) + " in the forward product, all else in bf16";
+    r.doc = "weights of " + whole + " in the forward product, all else in bf16";
     r.fprop.a = uniform("bf16").a;
     r.fprop.split = {};
   }

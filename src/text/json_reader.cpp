@@ -140,11 +140,15 @@ NamedText open_named_json(std::string_view word, std::string_view folder, std::s
                           std::string_view place) {
   if (word.ends_with(".json")) return read_text_file(std::string(word), kind);
   std::vector<std::string> names = named_json(folder);
-  if (std::find(names.begin(), names.end(), word) == names.end()) {
-    names.emplace_back("PATH.json");
-    throw unknown_word(place.empty() ? kind : place, word, names);
-  }
-  return {std::string(embedded(fmt::format("{}/{}.json", folder, word))), fmt::format("{} {}", kind, word)};
+  const auto is_word = [&](const std::string& name) {  // H100 is h100
+    return std::equal(name.begin(), name.end(), word.begin(), word.end(),
+                      [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+  };
+  const auto found = std::find_if(names.begin(), names.end(), is_word);
+  if (found != names.end())
+    return {std::string(embedded(fmt::format("{}/{}.json", folder, *found))), fmt::format("{} {}", kind, *found)};
+  names.emplace_back("PATH.json");
+  throw unknown_word(place.empty() ? kind : place, word, names);
 }
 
 std::vector<std::string> named_json(std::string_view folder) {

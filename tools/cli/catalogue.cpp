@@ -18,6 +18,7 @@
 #include "src/text/error.h"
 #include "sweeps/serve/policies.h"
 #include "tasks/tasks.h"
+#include "tools/cli/glossary.h"
 
 namespace fp4::tools {
 namespace {
@@ -288,7 +289,7 @@ ordered_json show_with(ShowInKind show, std::string_view name, std::string_view 
     // A file is a recipe, or what --kind says.
     if (name.ends_with(".json") && *kind.folder != '\0') return show(kind, name);
     for (const std::string& candidate : names_of_kind(kind)) {
-      if (candidate == name) return show(kind, name);
+      if (lower_case(candidate) == lower_case(std::string(name))) return show(kind, candidate);
       if (std::find(accepted.begin(), accepted.end(), candidate) == accepted.end()) accepted.push_back(candidate);
     }
   }

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <regex>
 
+#include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/glossary.h"
@@ -44,7 +46,7 @@ std::vector<Found> find_fields(const std::string& word) {
     for (const ReferenceSection& section : reference_sections(kind)) {
       for (const ReferenceRow& row : section.rows) {
         const std::string place = section.name == kind.name ? row.path : section.name + "." + row.path;
-        if (!names(kind.name + "." + place, word)) continue;
+        if (!names(lower_case(kind.name + "." + place), lower_case(word))) continue;
         const auto same = [&](const Found& other) {
           return other.notes->doc == row.notes->doc && value_text(*other.notes) == value_text(*row.notes) &&
                  default_text(*other.notes) == default_text(*row.notes);
@@ -119,12 +121,33 @@ nlohmann::ordered_json row_json(const Found& found) {
   return out;
 }
 
-// A word of `fp4sim list`: what it means on each axis that has it, and how to see all of it.
-Table catalogue_table(const std::string& word) {
+// A word of `fp4sim list`, spelt as there on return: what it means on each axis that has it.
+Table catalogue_table(std::string& word) {
   Table table = {{"in", "meaning", "source"}, {}};
+  const std::string wanted = lower_case(word);
   for (const std::string& topic : catalogue_topics())
     for (const CatalogueRow& row : catalogue_rows(topic))
-      if (row.name == word) table.rows.push_back({topic, row.doc, row.source});
+      if (lower_case(row.name) == wanted) table.rows.push_back({topic, row.doc, row.source}), word = row.name;
+  return table;
+}
+
+// The number of 2509.25149 or arXiv:2509.25149, "" for other words.
+std::string paper_number(const std::string& word) {
+  static const std::regex form("(?:arxiv:)?([0-9]{4}[.][0-9]{5})", std::regex::icase);
+  std::smatch match;
+  return std::regex_match(word, match, form) ? match[1].str() : "";
+}
+
+// What names a paper as its source: words of `fp4sim list`, then files of the program whose words are not listed.
+Table paper_table(const std::string& number) {
+  Table table = {{"in", "meaning", "source"}, {}};
+  const auto has = [&](std::string_view text) { return text.find(number) != std::string_view::npos; };
+  for (const std::string& topic : catalogue_topics())
+    for (const CatalogueRow& row : catalogue_rows(topic))
+      if (has(row.source) || has(row.doc)) table.rows.push_back({topic + ": " + row.name, row.doc, row.source});
+  for (const std::string_view path : embedded_names(""))
+    if (table.rows.empty() && has(embedded(path)))
+      table.rows.push_back({std::string(path), "names it", "https://arxiv.org/abs/" + number});
   return table;
 }
 
@@ -193,14 +216,15 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
   if (o.words.empty()) {
     return print_overview(root);
   }
-  const std::string word = o.words.back();
+  std::string word = o.words.back();
   std::vector<Found> found = o.words.size() == 1 ? find_fields(word) : std::vector<Found>();
   // A path as files and messages write it, wgrad.*.rounding or tune.train.lr.rungs: the field at its end.
   std::string end = o.words.size() == 1 ? word : "";
   for (size_t dot; found.empty() && (dot = end.find('.')) != std::string::npos;)
     found = find_fields(end = end.substr(dot + 1));
   const ReferenceKind* kind = o.words.size() == 1 ? find_kind(word) : nullptr;
-  const Table listed = o.words.size() == 1 ? catalogue_table(word) : Table();
+  const std::string paper = paper_number(word);
+  const Table listed = o.words.size() > 1 ? Table() : paper.empty() ? catalogue_table(word) : paper_table(paper);
   std::string phrase;
   for (const std::string& part : o.words) phrase += (phrase.empty() ? "" : " ") + part;
   const GlossaryEntry* entry = glossary_entry(phrase);

@@ -11,11 +11,6 @@
 namespace fp4::tools {
 namespace {
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 // "*Also: tie, equal within delta.*"
 std::vector<std::string> spellings(const std::string& line) {
   std::vector<std::string> found;
@@ -44,15 +39,20 @@ std::vector<GlossaryEntry> read(std::string_view page) {
 
 }  // namespace
 
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
 const std::vector<GlossaryEntry>& glossary() {
   static const std::vector<GlossaryEntry> entries = read(embedded("WORDS.md"));
   return entries;
 }
 
 const GlossaryEntry* glossary_entry(const std::string& word) {
-  const std::string wanted = lower(word);
+  const std::string wanted = lower_case(word);
   for (const GlossaryEntry& entry : glossary()) {
-    const auto same = [&](const std::string& other) { return lower(other) == wanted; };
+    const auto same = [&](const std::string& other) { return lower_case(other) == wanted; };
     if (same(entry.word) || std::any_of(entry.also.begin(), entry.also.end(), same)) return &entry;
   }
   return nullptr;

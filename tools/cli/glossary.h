@@ -14,6 +14,8 @@ struct GlossaryEntry {
 
 const std::vector<GlossaryEntry>& glossary();
 
+std::string lower_case(std::string text);
+
 // By the word or one of its other spellings, in any case; null if there is none.
 const GlossaryEntry* glossary_entry(const std::string& word);
 

@@ -134,7 +134,12 @@ void print_error(std::string_view text) noexcept { say_wrapped("fp4sim", text); 
 void say_wrapped(std::string_view place, std::string_view text) noexcept {
   winsize size = {};
   try {
-    const std::string line = std::string(place) + ": " + printable(text);
+    // Lines of ours begin with two spaces; a line break in a foreign word stays \x0a.
+    std::string line = std::string(place) + ": ";
+    std::string_view rest = text;
+    for (std::size_t end; (end = rest.find("\n  ")) != std::string_view::npos; rest.remove_prefix(end + 1))
+      line += printable(rest.substr(0, end)) + "\n";
+    line += printable(rest);
     if (::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
       std::string lines;
       for (const std::string& part : wrap_text(line, size.ws_col)) lines += part + "\n";

@@ -1,5 +1,6 @@
 // `fp4sim table`: the results of a sweep in the terminal, as CSV or as JSON.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -86,6 +87,8 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
   if (o.csv == "-" && o.json == "-") throw Error("table: --csv and --json: the terminal takes one of them");
   const SweepView view = open_view(o.view, /*with_curves=*/o.table.grouped);
   const sweeps::ResultTable table = sweeps::result_table(view.results, view.costs, o.table);
+  if (table.rows.empty() && !o.table.where.empty())
+    print_notes({fmt::format("nothing matches --where '{}'", fmt::join(o.table.where, "' --where '"))});
   if (!o.csv.empty()) write_csv(o.csv, sweeps::to_csv(table), o.force);
   if (!o.json.empty()) {
     const nlohmann::ordered_json json = sweeps::to_json(table, view_provenance(view, invocation));

@@ -135,13 +135,13 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   print_table(table);
   print_tokens(results, front, with_status(front, FrontStatus::on));
   std::vector<const FrontPoint*> open = with_status(front, FrontStatus::undecided);
-  const size_t off = with_status(front, FrontStatus::off).size();
-  const size_t all =
-      open.size() + off + with_status(front, FrontStatus::on).size() + with_status(front, FrontStatus::tied).size();
+  const size_t steps = with_status(front, FrontStatus::on).size();
+  const size_t tied = with_status(front, FrontStatus::tied).size(), off = with_status(front, FrontStatus::off).size();
   print_decoded(results, front);
   print_overhead_ranges(front, options.x);
-  fmt::print("{} of {} candidates decided; {} {} worse than a step that costs no more.\n", all - open.size(), all, off,
-             off == 1 ? "is" : "are");
+  print_wrapped(fmt::format(
+      "Of {} candidates {} {} a step, {} tied with one, {} worse than a step that costs no more, {} undecided.",
+      steps + tied + off + open.size(), steps, steps == 1 ? "is" : "are", tied, off, open.size()));
   print_worse(results, front, members);
   print_rates(results, front);
   print_diverged(results, front);

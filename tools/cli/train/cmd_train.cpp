@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "sim/rules/recipe.h"
+#include "sim/train/checkpoint.h"
 #include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/files/output_file.h"
@@ -84,13 +85,16 @@ std::vector<std::string> spec_notes(const sim::Recipe& recipe) {
   return notes;
 }
 
+bool replaces_checkpoint(const TrainOptions& o) {
+  std::error_code absent;
+  return std::filesystem::equivalent(o.checkpoint, o.resume, absent);
+}
+
 // Before any work. What stands at --checkpoint is replaced by the run that goes on from it, or by --force.
 void check_files(const TrainOptions& o, const sim::Json& config) {
   for (const auto& [path, value] : config.at("task").items())
     if (value.is_string()) note_input(value.get<std::string>());  // a text, images
-  std::error_code absent;
-  const bool goes_on = std::filesystem::equivalent(o.checkpoint, o.resume, absent);
-  note_input(o.resume, /*may_be_replaced=*/goes_on);
+  const bool goes_on = replaces_checkpoint(o);
   if (o.checkpoint.empty()) return;
   if (goes_on && o.branch)
     throw Error("--checkpoint " + o.checkpoint + ": the trunk that --branch goes on from; give another file");
@@ -100,8 +104,22 @@ void check_files(const TrainOptions& o, const sim::Json& config) {
   const StagedFile place(o.checkpoint, goes_on || o.force);
 }
 
+// What the checkpoint of --resume says for a command line that does not: all of its run; of a branch the task alone.
+sim::Json resumed_sections(TrainOptions& o) {
+  if (o.resume.empty()) return sim::Json::object();
+  note_input(o.resume, /*may_be_replaced=*/replaces_checkpoint(o));  // before it is read
+  sim::Checkpoint c = sim::read_checkpoint(o.resume);
+  c.config.erase("ranks");
+  sim::Json config = at_place(o.resume + ": its configuration", [&] { return tasks::canonical(c.config); });
+  sim::Json& data_seed = config.at("task").at("data_seed");
+  if (data_seed == c.seed) data_seed = -1;  // it followed the run's
+  if (o.branch) return {{"task", config.at("task")}};
+  if (o.run.seed_option->count() == 0) o.run.seed = c.seed;
+  return config;
+}
+
 void run_train(TrainOptions& o, Invocation& invocation) {
-  const sim::Json config = o.run.config();
+  const sim::Json config = o.run.config(resumed_sections(o));
   sim::RunOptions options;
   options.backend = o.run.backend;
   options.threads = o.run.threads;
@@ -242,7 +260,10 @@ void add_train(CLI::App& app, Invocation& invocation) {
       ->check(CLI::Range(1, 1000000000))
       ->needs(checkpoint);
   CLI::Option* resume =
-      app.add_option("--resume", o.resume, "Go on from a checkpoint; the result equals an uninterrupted run by bits");
+      app.add_option("--resume", o.resume,
+                     "Go on from a checkpoint, with its task, recipe, steps and seed; the result equals an "
+                     "uninterrupted run by bits")
+          ->each([](const std::string&) { o.run.task_option->required(false); });
   CLI::Option* branch =
       app.add_flag(
              "--branch", o.branch,

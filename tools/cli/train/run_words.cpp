@@ -100,16 +100,16 @@ void lay_over(sim::Json& recipe, const std::vector<std::string>& words) {
 }
 
 void RunWords::add(CLI::App& app) {
-  app.add_option("-t,--task", task, "regression, classifier, diffusion, lm or recommender")
-      ->required()
-      ->type_name("TASK");
-  app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")
-      ->type_name("RECIPE")
-      ->capture_default_str();
+  task_option = app.add_option("-t,--task", task, "regression, classifier, diffusion, lm or recommender")
+                    ->required()
+                    ->type_name("TASK");
+  recipe_option = app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")
+                      ->type_name("RECIPE")
+                      ->capture_default_str();
   app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)")
       ->type_name("FIELD=VALUE");
   app.add_option("--steps", steps, "Training steps (default: the task's)")->check(CLI::Range(1, 1000000000));
-  app.add_option("--seed", seed, "Initial weights, batch order and random bits")->capture_default_str();
+  seed_option = app.add_option("--seed", seed, "Initial weights, batch order and random bits")->capture_default_str();
   app.add_option("--text", text, "lm: a file or folder to read instead of the grammar")->type_name("FILE");
   app.add_option("--images", images, "classifier: IDX file of images")->type_name("FILE");
   app.add_option("--labels", labels, "classifier: IDX file of labels")->type_name("FILE");
@@ -119,10 +119,16 @@ void RunWords::add(CLI::App& app) {
   add_backend_option(app, backend, "; the result is the same")->type_name("BACKEND")->capture_default_str();
 }
 
-sim::Json RunWords::config() const {
+sim::Json RunWords::config(const sim::Json& from) const {
   sim::Json given = {{"task", {{"name", task}}}, {"recipe", {{"base", recipe}}}, {"train", sim::Json::object()}};
   sim::recipe_from_json(recipe, "--recipe");  // a wrong name is answered before what --set lays over it
-  const sim::Schema& parameters = tasks::task_schema(task);
+  for (const auto& [section, value] : from.items()) {
+    const bool says_other = section == "task" ? !task.empty() && value.at("name") != task
+                                              : section == "recipe" && recipe_option->count() > 0;
+    if (!says_other) given[section] = value;
+  }
+  const auto name = given.at("task").at("name").get<std::string>();
+  const sim::Schema& parameters = tasks::task_schema(name);
   GivenFields fields;
   const auto put = [&](const std::string& path, const sim::Json& value, const std::string& word) {
     const size_t dot = path.find('.');
@@ -153,7 +159,7 @@ sim::Json RunWords::config() const {
   for (const auto& [path, file] : {std::pair("text", &text), {"images", &images}, {"labels", &labels}}) {
     if (file->empty()) continue;
     const std::string option = std::string("--") + path;
-    check_task_option(option, path, task);
+    check_task_option(option, path, name);
     put(std::string("task.") + path, *file, option);
   }
   return tasks::canonical(given);

@@ -16,10 +16,12 @@ struct RunWords {
   std::vector<std::string> sets;
   int steps = 0, threads = 1;
   uint64_t seed = 1;
+  CLI::Option *task_option = nullptr, *recipe_option = nullptr, *seed_option = nullptr;
 
   void add(CLI::App& app);
-  /// The canonical configuration; throws Error for unknown words and for a field that is given twice.
-  sim::Json config() const;
+  /// The canonical configuration; throws Error for unknown words and for a field that is given twice. `from`: the
+  /// sections of another one, for what the words do not say.
+  sim::Json config(const sim::Json& from = sim::Json::object()) const;
 };
 
 // Lays FIELD=VALUE, the words of --set, over the object of a recipe. Throws Error for a path that is no recipe's and
