@@ -1,4 +1,4 @@
-"""Lays out the source folder of the site: every page of the project, its links made relative, a start page by kinds.
+"""Lays out the source folder of the site: every page of the project, its links made relative; README.md is the start page.
 
 Usage: site.py SOURCE. A page belongs to the first kind of kinds.json one of whose patterns it matches. A link to a folder
 leads to its README.md; a link to a file that is no page copies the file beside it. Exits with 1 where a link leads nowhere.
@@ -41,7 +41,9 @@ class Site:
             self.wrong.append(f"{page}: {target}")
         elif path not in self.pages and not path.endswith(".md"):
             self.copy(path)
-        if path.endswith(".md") and path not in self.pages:  # a folder without a page, or one whose name begins with a dot
+        if path == "README.md":
+            path = "index.md"
+        elif path.endswith(".md") and path not in self.pages:  # a folder without a page, or one whose name begins with a dot
             name = path.removesuffix("/README.md")
             return text if name in text else f"{text} (`{name}`)"
         start = os.path.dirname(page) or "."
@@ -65,15 +67,14 @@ class Site:
             with open(os.path.join(ROOT, page)) as f:
                 blocks = re.split(r"(^```.*?^```$)", f.read(), flags=re.S | re.M)
             text = "".join(b if b.startswith("```") else LINK.sub(lambda m: self.link(page, m), b) for b in blocks)
+            if page == "README.md":
+                start = [text, "The headers of the <a href=\"api/index.html\">C++ and C interfaces</a>.", ""]
+                continue
             self.write(page, text)
-            if page != "README.md":
-                kind, order = next((k, i) for k, i, p in patterns if fnmatch.fnmatch(page, p))
-                of_kind[kind].append((order, page))
-        start = ["# fp4sim", "", "A bit-exact FP4 simulator: what a format does to a tensor, whether a kernel is right, whether a recipe is", "worth its price.", "", "[Begin with the overview](README.md). The headers of the <a href=\"api/index.html\">C++ and C interfaces</a>.", "",
-                 "```{toctree}", ":hidden:", "", "README", "```", ""]
+            kind, order = next((k, i) for k, i, p in patterns if fnmatch.fnmatch(page, p))
+            of_kind[kind].append((order, page))
         for kind, listed in zip(kinds, of_kind):
-            start += ["## " + kind["title"], "", kind["doc"], "", "```{toctree}", ":maxdepth: 1", ":caption: " + kind["title"], ""]
-            start += [page[:-3] for _, page in sorted(listed)] + ["```", ""]
+            start += ["```{toctree}", ":hidden:", ":caption: " + kind["title"], ""] + [page[:-3] for _, page in sorted(listed)] + ["```", ""]
         self.write("index.md", "\n".join(start))
         for problem in self.wrong:
             print(f"site.py: {problem}: leads nowhere", file=sys.stderr)
@@ -87,7 +88,10 @@ def main():
         kinds = json.load(f)["kinds"]
     if not Site(sys.argv[1]).make(kinds):
         sys.exit(1)
-    shutil.copy(os.path.join(HERE, "conf.py"), sys.argv[1])
+    with open(os.path.join(HERE, "conf.py")) as conf, open(os.path.join(ROOT, "CMakeLists.txt")) as lists:
+        version = re.search(r"project\(fp4sim VERSION (\S+)", lists.read()).group(1)
+        with open(os.path.join(sys.argv[1], "conf.py"), "w") as f:
+            f.write(conf.read() + f'html_title = "fp4sim {version}"\n')
     shutil.copytree(os.path.join(HERE, "static"), os.path.join(sys.argv[1], "static"))
     os.makedirs(os.path.join(sys.argv[1], "extra"), exist_ok=True)
 
