@@ -66,7 +66,9 @@ class Wheel(unittest.TestCase):
         self.assertIn("site-packages", told)
         self.assertIn("[[0.5, -1.0, 4.0, 6.0]]", told)
         self.assertEqual(self.run_in(self.folder, f"{self.folder}/clean/bin/fp4sim", "--version"), command("--version"))
-        self.assertIn("numpy", self.run_in(self.folder, python, "-m", "pip", "show", "fp4sim"))
+        self.assertRegex(self.run_in(self.folder, python, "-m", "pip", "show", "fp4sim"), r"(?m)^Requires: *$")  # numpy is an extra
+        hidden = f"import sys; sys.modules['numpy'] = None\n{CHECK}\ntry:\n  f4.quantize([[1.0]])\nexcept ImportError as told:\n  print(told)"
+        self.assertIn("fp4sim[numpy]", self.run_in(self.folder, python, "-c", hidden))
         self.run_in(self.folder, python, "-m", "pip", "uninstall", "-y", "fp4sim")
         self.assertFalse(os.path.exists(f"{self.folder}/clean/bin/fp4sim"))
 

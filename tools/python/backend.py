@@ -35,9 +35,10 @@ def _version():
 def _metadata():
     text = (ROOT / "pyproject.toml").read_text()
     field = lambda name: re.search(rf'^{name} = "(.*)"', text, re.M).group(1)  # noqa: E731
-    needs = re.search(r'^dependencies = \["(.*)"\]', text, re.M).group(1)
+    extra = re.search(r'^numpy = \["(.*)"\]', text, re.M).group(1)
     return (f"Metadata-Version: 2.1\nName: fp4sim\nVersion: {_version()}\nSummary: {field('description')}\n"
-            f"License: Apache-2.0\nRequires-Python: {field('requires-python')}\nRequires-Dist: {needs}\n")
+            f"License: Apache-2.0\nRequires-Python: {field('requires-python')}\nProvides-Extra: numpy\n"
+            f"Requires-Dist: {extra}; extra == 'numpy'\n")
 
 
 def _printed(*words):

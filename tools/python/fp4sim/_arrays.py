@@ -1,7 +1,6 @@
 """Arrays of Python as the library reads them: float32 of the host where it lies, everything else as a copy of that."""
-import numpy as np
-
 from ._core import Error
+from ._numpy import np
 
 ACCEPTED = "accepted: float32, float16, bfloat16, float64, integers"
 HOST = 1, 3, 11  # DLPack: memory of the host, and pinned memory of CUDA and ROCm

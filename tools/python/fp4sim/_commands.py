@@ -49,7 +49,7 @@ class _Arrays:
         if isinstance(entry, (str, os.PathLike)):
             self.paths.append(path(entry, "FILE"))
             return
-        import numpy as np
+        from ._numpy import np
 
         from ._arrays import floats
 

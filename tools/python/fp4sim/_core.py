@@ -54,7 +54,7 @@ class Handle:
 
 def _array(made):
     """The numpy array over memory of the library; it keeps the memory."""
-    import numpy as np
+    from ._numpy import np
 
     owner = Handle(made["owner"])
     kind = np.dtype(made["type"])

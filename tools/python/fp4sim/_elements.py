@@ -90,7 +90,7 @@ def _register(round, scale, values):
         return whole
 
     def scale_of(block, count):
-        import numpy as np
+        from ._numpy import np
 
         block = np.ctypeslib.as_array(block, (count,)).copy()
         made = scale(block)

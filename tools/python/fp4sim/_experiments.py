@@ -59,7 +59,7 @@ def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "
     alpha, beta, c [M, N], bias [N], output_type: the epilogue of products; what is not said is looked for.
     random_words, c and bias are arrays or paths of files.
     """
-    import numpy as np
+    from ._numpy import np
 
     if isinstance(candidate, dict) and not candidate:
         raise Error("candidate: no arrays")

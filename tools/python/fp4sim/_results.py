@@ -31,7 +31,7 @@ def _cell(name, cell):
 
 
 def _column(cells):
-    import numpy as np
+    from ._numpy import np
 
     if all(isinstance(cell, int) and not isinstance(cell, bool) for cell in cells):
         return np.array(cells, np.int64)
