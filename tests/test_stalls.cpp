@@ -1,5 +1,6 @@
 // `fp4sim cost stalls --measure` with real ranks; over a slow link where network namespaces are allowed. Times are only
-// compared where a link makes the difference twentyfold: tools/bench/bench_stalls.py measures how exact the shares are.
+// compared where a link makes the difference twentyfold: tests/stalls/bench_stalls.py measures how exact the shares
+// are.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -64,7 +65,7 @@ TEST_CASE("a slow link between two machines is found as the network stall", "[cl
   }
   // 26k weights: two messages of 54 kB a step, 1.045 times as much with headers; after bursts of 5 kB they take 0.2 s
   // at 4 Mbit/s, on however busy a machine. A step alone takes less than 10 ms on an idle one.
-  const auto run = test::run_shell("tools/bench/slow_link.sh 4mbit sh -c '" + test::fp4sim_path() + words +
+  const auto run = test::run_shell("tests/stalls/slow_link.sh 4mbit sh -c '" + test::fp4sim_path() + words +
                                    "4 --launch \"" + test::mpirun(2) + "\" --launch-nodes \"$TWO_MACHINES\"'");
   if (run.exit_code == 77) {
     WARN("SKIPPED: " + run.out);

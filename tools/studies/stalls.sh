@@ -1,7 +1,7 @@
 #!/bin/sh
 # What results/stalls holds beside caused.csv: break-even networks and stalls of cloud instances, from the cost model.
 #   tools/studies/stalls.sh results/stalls
-# caused.csv, stalls caused on purpose and found again: tools/bench/bench_stalls.py (two cores, root; two minutes a round).
+# caused.csv, stalls caused on purpose and found again: tests/stalls/bench_stalls.py (two cores, root; two minutes a round).
 set -eu
 out=$1
 mkdir -p "$out"

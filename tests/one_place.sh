@@ -2,9 +2,9 @@
 # Is the table "a new... | one place" of CONTRIBUTING.md true? Each kind is added to a copy where text alone can show it: axes
 # as tests/variants adds them, and files below sweeps/ and tools/studies. Of what would need a compiler those that exist
 # are counted: the files that name a subcommand, a task or a backend's factory besides its own.
-#   tools/scripts/one_place.sh     prints one line a kind; fails where more places are touched than the table says
+#   tests/one_place.sh     prints one line a kind; fails where more places are touched than the table says
 set -eu
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/.."
 exec python3 - <<'PYTHON'
 import fnmatch, pathlib, re, sys
 

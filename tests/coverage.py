@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints which lines ran, by folder, from the counters of g++ below FOLDER:  tools/scripts/coverage.py FOLDER [ROOT]
+"""Prints which lines ran, by folder, from the counters of g++ below FOLDER:  tests/coverage.py FOLDER [ROOT]
 
 A line of a header or of a template stands in many objects: it ran where it ran in one of them. Folders are the first two
 words of a path (sim/train), files of tests are left out. FOLDER/not_run.txt lists what no test ran: a line for each stretch
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 folder = pathlib.Path(sys.argv[1]).resolve()
-root = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).resolve().parents[2]).resolve()
+root = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).resolve().parents[1]).resolve()
 ran = collections.defaultdict(dict)  # {file: {line: whether it ran}}
 counters = sorted(folder.rglob("*.gcda"))
 if not counters:

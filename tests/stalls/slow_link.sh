@@ -1,6 +1,6 @@
 #!/bin/sh
 # Two machines on this one: two network namespaces joined by a link of a chosen rate, for ranks that send gradients.
-#   tools/bench/slow_link.sh RATE COMMAND..      RATE as tc takes it (100mbit), or free
+#   tests/stalls/slow_link.sh RATE COMMAND..      RATE as tc takes it (100mbit), or free
 # runs COMMAND with TWO_MACHINES in its environment: words that start one rank in each namespace (`mpirun ..`, its daemons
 # enter the second namespace through mpirun's launch agent). Needs root, iproute2 and mpirun; exit code 77 and one line
 # where they are missing. Everything is removed at the end.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Causes every stall of `fp4sim cost stalls --measure` on purpose, in steps of 10 %, and says what was found again.
 
-    tools/bench/bench_stalls.py --fp4sim build/fp4sim --out runs.csv               # a round of a minute and a half; adds to runs.csv
-    tools/bench/bench_stalls.py --out runs.csv --table results/stalls/caused.csv   # medians over all rounds in it
+    tests/stalls/bench_stalls.py --fp4sim build/fp4sim --out runs.csv               # a round of a minute and a half; adds to runs.csv
+    tests/stalls/bench_stalls.py --out runs.csv --table results/stalls/caused.csv   # medians over all rounds in it
 
 interconnect, network: two ranks in two network namespaces, joined by a link of a chosen rate (slow_link.sh); a step sends a
 known number of bytes, so it takes bytes / rate longer. preparation, fetch: every read of an example takes some microseconds
