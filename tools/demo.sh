@@ -9,8 +9,8 @@ out=${1:-demo}
 began=$(date +%s)
 tools/setup.sh build
 cmake --preset release -DFP4_TESTS=OFF >/dev/null
-cmake --build --preset release --target fp4sim
-PATH=$PWD/build:$PATH
+cmake --build --preset release --target fp4sim fp4_python
+export PATH="$PWD/build:$PATH" PYTHONPATH="$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p "$out"
 
 say() { printf '\n$ %s\n' "$*"; "$@"; }
@@ -23,8 +23,9 @@ say fp4sim train --task lm --recipe mxfp4 --steps 60 --text /usr/share/common-li
 say fp4sim sweep run quick --out "$out/quick.sweep"
 say fp4sim table "$out/quick.sweep" --csv "$out/table.csv" --json "$out/table.json" --limit 10 --force
 say fp4sim pareto "$out/quick.sweep" --json "$out/pareto.json" --force
+say python3 -c "import fp4sim; print('fp4sim', fp4sim.__version__, 'in', *fp4sim.__path__)"
 # The answer stands last.
 report=$(fp4sim report "$out/quick.sweep" --out "$out/report.html" --force)
-printf '\n%s: table.csv, table.json, pareto.json, report.html (open it in a browser); %d s in all\n' "$out" \
-  $(($(date +%s) - began))
+printf '\n%s: table.csv, table.json, pareto.json, report.html (open it in a browser); %d s in all\nfor this shell: export PATH=%s:$PATH PYTHONPATH=%s\n' \
+  "$out" $(($(date +%s) - began)) "$PWD/build" "$PWD/build/python"
 printf '\n$ fp4sim report %s --out %s --force\n%s\n' "$out/quick.sweep" "$out/report.html" "$report"
