@@ -113,7 +113,7 @@ TEST_CASE("gaps become tokens by the baseline's slope, up to a hundred times out
   flat.study.fit.law.B = 0;
   flat.study.samples.assign(40, LawSample{flat.study.fit.law, {}});
   const LadderAdvice never = flat.said();
-  const AdviceRow& lost = row_of(advise_of(&never, {"bf16", "nvfp4"}, sure), "nvfp4");
+  const AdviceRow lost = row_of(advise_of(&never, {"bf16", "nvfp4"}, sure), "nvfp4");
   CHECK(lost.word == AdviceWord::never);
   CHECK_FALSE(lost.tokens.has_value());
 }

@@ -3,8 +3,11 @@
 #include <catch2/catch.hpp>
 #include <cfenv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "src/c_api/fp4sim.h"
@@ -107,6 +110,125 @@ TEST_CASE("bad input gives a code and a message", "[quick]") {
   }
   CHECK(fp4sim_shape("mxfp4", 1, 32, &shape) == 0);
   CHECK(std::string(fp4sim_last_error()).empty());
+}
+
+// Where a check is possible: the address itself, and two arrays whose sizes are known.
+TEST_CASE("pointers that cannot be right give a code and a message", "[quick]") {
+  alignas(4) uint8_t room[512] = {}, codes[128] = {};
+  alignas(4) uint8_t scales[64] = {};
+  float x[128] = {}, y[128] = {}, g[4] = {};
+  const auto at = [&](int offset) { return reinterpret_cast<float*>(room + offset); };
+  const char *real = "mxfp4,scale=fp32,scale_rule=amax", *off = "off the alignment",
+             *on = "the result lies on an input";
+  const auto quantize = [&](const char* spec, const float* in, void* s, float* t) {
+    return fp4sim_quantize(spec, in, 1, 32, {0, 0, 0}, codes, s, t);
+  };
+  const auto dequantize = [&](const void* s, const float* t, float* out) {
+    return fp4sim_dequantize(real, 1, 32, codes, s, t, out);
+  };
+  const auto gemm = [&](const float* a, const float* b, float* c) {
+    return fp4sim_gemm("mxfp4", "mxfp4", "k64_rz", a, b, 2, 2, 16, {0, 0, 0}, c);
+  };
+  const auto of_codes = [&](const void* s, const float* t, const fp4sim_epilogue& e) {
+    const fp4sim_operand a = {real, codes, scales, g}, b = {real, codes, s, t};
+    return fp4sim_gemm_codes(&a, &b, "k64_rz", 1, 1, 32, &e, y);
+  };
+  const auto hadamard = [&](const float* in, int64_t cols, float* out) {
+    return fp4sim_hadamard(in, 2, cols, 16, "none", "sqrt", {0, 0, 0}, out);
+  };
+  const fp4sim_epilogue plain = {1, 0, nullptr, nullptr, "fp32"};
+  const std::vector<std::tuple<const char*, std::function<int()>, const char*>> rows = {
+      {"operand", [&] { return quantize("mxfp4", at(1), scales, g); }, off},
+      {"factor", [&] { return quantize("mxfp4", x, scales, at(2)); }, off},
+      {"real scales", [&] { return quantize(real, x, scales + 2, g); }, off},
+      {"scales of bytes", [&] { return quantize("mxfp4", x, scales + 1, g); }, ""},
+      {"real scales to decode", [&] { return dequantize(scales + 1, g, y); }, off},
+      {"values", [&] { return dequantize(scales, g, at(3)); }, off},
+      {"real scales of b", [&] { return of_codes(scales + 1, g, plain); }, off},
+      {"factor of b", [&] { return of_codes(scales, at(1), plain); }, off},
+      {"c",
+       [&] {
+         return of_codes(scales, g, {1, 1, at(3), nullptr, "fp32"});
+       },
+       off},
+      {"bias",
+       [&] {
+         return of_codes(scales, g, {1, 0, nullptr, at(1), "fp32"});
+       },
+       off},
+      {"product on a", [&] { return gemm(x, y, x + 31); }, on},
+      {"product on b", [&] { return gemm(x, y, y - 3); }, on},
+      {"product behind b", [&] { return gemm(x, y, y + 32); }, ""},
+      {"product of 2^46 elements",
+       [&] {
+         return fp4sim_gemm("mxfp4", "mxfp4", "k64_rz", x, x, 1 << 23, 1 << 23, 0, {0, 0, 0}, y);
+       },
+       "impossible shape"},
+      {"rows moved", [&] { return hadamard(x, 16, x + 16); }, on},
+      {"in place", [&] { return hadamard(x, 16, x); }, ""},
+      {"in place and padded", [&] { return hadamard(x, 15, x); }, on},
+  };
+  for (const auto& [name, call, words] : rows) {
+    INFO(name);
+    CHECK(call() == (*words == 0 ? 0 : 2));
+    CHECK_THAT(fp4sim_last_error(), Catch::Contains(words));
+  }
+}
+
+// Bytes of others as codes and scales: what no code of a format is reads as one of its values or NaN, and nothing ends.
+TEST_CASE("any bytes are codes and scales", "[quick]") {
+  for (const char* spec : {"mxfp4", "nvfp4", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8", "bf16", "fp32", "mxfp4,block=32x32",
+                           "mxfp4,scale=fp32,scale_rule=amax", "nvfp4,tensor_scale=outer128"}) {
+    INFO(spec);
+    fp4sim_array_shape shape;
+    REQUIRE(fp4sim_shape(spec, 3, 40, &shape) == 0);
+    for (const uint32_t start : {0u, 0x55u, 0xFFu}) {
+      const auto bytes = [&](int64_t count) {
+        std::vector<uint8_t> out(static_cast<size_t>(count));
+        for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<uint8_t>(start - i * (start == 0xFF ? 0 : 37));
+        return out;
+      };
+      const auto codes = bytes(3 * shape.code_row_bytes);
+      const auto given = bytes(shape.scale_rows * shape.scale_cols * shape.scale_bytes);
+      std::vector<float> scales(given.size() / 4 + 1), factors(static_cast<size_t>(shape.tensor_scales)), y(120), c(9);
+      std::memcpy(scales.data(), given.data(), given.size());
+      std::memset(factors.data(), static_cast<int>(start), factors.size() * sizeof(float));
+      const fp4sim_operand a = {spec, codes.data(), scales.data(), factors.data()};
+      CHECK(fp4sim_dequantize(spec, 3, 40, codes.data(), scales.data(), factors.data(), y.data()) == 0);
+      CHECK(fp4sim_gemm_codes(&a, &a, "fp32_block", 3, 3, 40, nullptr, c.data()) == 0);
+    }
+  }
+}
+
+// What the command line refuses, too: `force` is for results, not for what the call reads.
+TEST_CASE("no call replaces what it reads", "[quick]") {
+  const fp4::test::TemporaryFolder folder;
+  const std::string model = folder / "m", in = model + "/m.safetensors", out = folder / "q";
+  std::filesystem::create_directory(model);
+  {
+    fp4::SafetensorsWriter writer(in, {{"a.weight", fp4::Dtype::f32, {2, 32}}});
+    writer.write(std::vector<float>(64, 1.0f).data(), 256);
+    writer.commit();
+  }
+  const auto before = fp4::test::read_text(in);
+  fp4sim_quantize_options o = {};
+  o.run.force = 1;
+  o.scheme = "modelopt_mxfp4";
+  for (const std::string& from : {in, model})
+    CHECK(fp4sim_quantize_file(from.c_str(), model.c_str(), &o, nullptr) == 2);
+  o.scheme = nullptr;
+  o.spec = "mxfp4";
+  o.follow_links = 1;
+  CHECK(fp4sim_quantize_file(in.c_str(), out.c_str(), &o, nullptr) == 2);
+  CHECK_THAT(fp4sim_last_error(), Catch::Contains("follow_links") && Catch::Contains("belong to a scheme"));
+  o.follow_links = 0;
+  REQUIRE(fp4sim_quantize_file(in.c_str(), out.c_str(), &o, nullptr) == 0);
+  CHECK(fp4sim_quantize_file((out + "/dequantized.npy").c_str(), out.c_str(), &o, nullptr) == 2);
+  fp4sim_dequantize_options d = {};
+  d.run.force = 1;
+  CHECK(fp4sim_dequantize_file(out.c_str(), (out + "/codes.npy").c_str(), &d) == 2);
+  CHECK(fp4sim_dequantize_file(out.c_str(), (folder / "y.npy").c_str(), &d) == 0);
+  CHECK(fp4::test::read_text(in) == before);
 }
 
 namespace {

@@ -41,6 +41,10 @@ TEST_CASE("another project builds against the installed package", "[cli]") {
   CHECK(by_name.out == products +
                            "64 elements, 4.25 bits each, NMSE 0\na.npy mxfp4: NMSE 0, best\na.npy mxfp8: NMSE 0\n"
                            "a.npy: f32, 2 x 32\n");
+  // Structures grow from one minor version to the next: a program gets the library that it was compiled for, or none.
+  const std::string version = run_shell("'" + fp4::test::fp4sim_path() + "' --version").out;
+  CHECK(run_shell("objdump -p '" + folder / "library" + "' | grep -o 'libfp4sim.*'").out ==
+        "libfp4sim.so." + version.substr(0, version.find('.', version.find('.') + 1)) + "\n");
   const auto symbols = run_shell("nm -D --defined-only $(find '" + prefix + "' -name libfp4sim.so)");
   CHECK_THAT(symbols.out,
              Catch::Contains("fp4sim_gemm@@FP4SIM_0.1") && Catch::Contains("fp4sim_gemm_codes@@FP4SIM_0.2"));

@@ -36,7 +36,7 @@ TEST_CASE("what earlier versions wrote is read with their results", "[cli]") {
       const auto result = run_cli(row.at(0).get<std::string>());
       INFO(version.at("version") << ": " << row.at(0) << "\n" << result.out << result.err);
       CHECK(result.exit_code == row.at(1).get<int>());
-      for (const Json& words : row.at(2)) CHECK_THAT(result.err, Contains(words.get<std::string>()));
+      for (const Json& words : row.at(2)) CHECK_THAT(result.out + result.err, Contains(words.get<std::string>()));
     }
     // Of other arithmetic, as a later version may have it: named, with the way out.
     run_shell("sed -i s/" + version.at("signature").get<std::string>() + "/0123456789abcdef/ runs.csv");
@@ -46,5 +46,5 @@ TEST_CASE("what earlier versions wrote is read with their results", "[cli]") {
     fs::current_path(before);
     ++versions;
   }
-  CHECK(versions >= 1);
+  CHECK(versions >= 2);
 }

@@ -3,6 +3,7 @@
 // and nothing here changes the host.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,17 @@ void require_shape(const char* function, int64_t rows, int64_t cols) {
 }
 
 int scale_bytes(const QuantSpec& s) { return !s.has_scale() ? 0 : (is_real(s.scale) ? 4 : 1); }
+
+void require_scales(const char* function, const QuantSpec& s, const void* scales) {
+  if (s.has_scale()) require(function, scales);
+  if (scale_bytes(s) == 4) require(function, static_cast<const float*>(scales));
+}
+
+// A kernel may write before it has read all.
+void require_apart(const char* function, const float* in, int64_t count, const float* out, int64_t written) {
+  if (std::less<>()(in, out + written) && std::less<>()(out, in + count))
+    throw Error(std::string(function) + ": the result lies on an input");
+}
 
 int64_t tensor_scales(const QuantSpec& s, int64_t rows, int64_t cols) {
   const int64_t of_row = s.tensor_scale_cols(cols);
@@ -64,7 +76,7 @@ Quantized operand_of(const char* place, const fp4sim_operand& o, int64_t rows, i
   require(place, o.spec, o.codes, o.tensor_scale);
   require_shape(place, rows, cols);
   const QuantSpec s = quant_spec_from_words(o.spec, std::string(place) + " spec");
-  if (s.has_scale()) require(place, o.scales);
+  require_scales(place, s, o.scales);
   return given(s, rows, cols, o.codes, o.scales, o.tensor_scale);
 }
 
@@ -97,7 +109,7 @@ int fp4sim_quantize(const char* spec, const float* x, int64_t rows, int64_t cols
     require("fp4sim_quantize", spec, x, codes, tensor_scale);
     require_shape("fp4sim_quantize", rows, cols);
     const QuantSpec s = quant_spec_from_words(spec, "spec");
-    if (s.has_scale()) require("fp4sim_quantize", scales);
+    require_scales("fp4sim_quantize", s, scales);
     Quantized q;
     Dispatcher().quantize({.x = view_of(x, rows, cols), .spec = s, .place = place_of(place)}, q);
     std::copy(q.codes.begin(), q.codes.end(), codes);
@@ -113,7 +125,7 @@ int fp4sim_dequantize(const char* spec, int64_t rows, int64_t cols, const uint8_
     require("fp4sim_dequantize", spec, codes, tensor_scale, out);
     require_shape("fp4sim_dequantize", rows, cols);
     const QuantSpec s = quant_spec_from_words(spec, "spec");
-    if (s.has_scale()) require("fp4sim_dequantize", scales);
+    require_scales("fp4sim_dequantize", s, scales);
     const Quantized q = given(s, rows, cols, codes, scales, tensor_scale);
     Dispatcher().dequantize(q, out);
   });
@@ -125,6 +137,9 @@ int fp4sim_gemm(const char* spec_a, const char* spec_b, const char* accumulator,
     require("fp4sim_gemm", spec_a, spec_b, accumulator, a, b, c);
     require_shape("fp4sim_gemm", m, k);
     require_shape("fp4sim_gemm", n, k);
+    require_shape("fp4sim_gemm", m, n);
+    require_apart("fp4sim_gemm", a, m * k, c, m * n);
+    require_apart("fp4sim_gemm", b, n * k, c, m * n);
     MultiplyCall call;
     call.a = {.x = view_of(a, m, k), .spec = quant_spec_from_words(spec_a, "spec_a"), .place = place_of(place)};
     call.b = {.x = view_of(b, n, k),
@@ -148,6 +163,7 @@ int fp4sim_gemm_codes(const fp4sim_operand* a, const fp4sim_operand* b, const ch
       require("fp4sim_gemm_codes", epilogue->output);
       e = {epilogue->alpha, epilogue->beta, epilogue->bias != nullptr, output_type_of("output", epilogue->output)};
       if (e.beta != 0.0f) require("fp4sim_gemm_codes", epilogue->c);
+      if (e.has_bias) require("fp4sim_gemm_codes", epilogue->bias);
     }
     GemmOptions options;
     options.accumulator = accumulator_from_words(accumulator, "accumulator");
@@ -167,6 +183,8 @@ int fp4sim_hadamard(const float* x, int64_t rows, int64_t cols, int size, const 
     HadamardSpec h;
     set_hadamard(h, {{"size", size}, {"signs", signs}, {"normalise", normalise}}, "hadamard");
     if (h.size == 0) throw Error("hadamard: size 0 is no transform; accepted: 16, 32, 64, 128, 256");
+    if (x != y || cols % size != 0)
+      require_apart("fp4sim_hadamard", x, rows * cols, y, rows * hadamard_padded(h, cols));
     Dispatcher().hadamard(view_of(x, rows, cols), h, place_of(place).hadamard_signs(), false, y);
   });
 }

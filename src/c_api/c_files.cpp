@@ -109,8 +109,10 @@ fp4sim_report quantize_model(const char* in, const char* out, const fp4sim_quant
 fp4sim_report quantize_tensor(const char* in, const char* out, const fp4sim_quantize_options& o) {
   if (o.spec == nullptr) throw Error("fp4sim_quantize_file: neither a spec nor a scheme");
   if (o.tensors != nullptr || o.keep != nullptr || o.keep_only != nullptr || o.activations != nullptr ||
-      o.fuse != nullptr)
-    throw Error("fp4sim_quantize_file: tensors, keep, keep_only, activations and fuse belong to a scheme");
+      o.fuse != nullptr || o.allow_left != 0 || o.changed != 0 || o.follow_links != 0)
+    throw Error(
+        "fp4sim_quantize_file: tensors, keep, keep_only, activations, fuse, allow_left, changed and follow_links "
+        "belong to a scheme");
   folder::QuantizeJob job;
   set_run(job, o.run);
   job.in = in;

@@ -8,6 +8,7 @@
 #include "fp4/rng.h"
 #include "src/c_api/fp4sim.h"
 #include "src/text/error.h"
+#include "src/text/own_inputs.h"
 #include "src/threads/float_environment.h"
 
 namespace fp4::c {
@@ -20,6 +21,7 @@ const char* last_error() noexcept;
 template <class F>
 int guarded(F&& f) noexcept {
   const DefaultFloatEnvironment floats;
+  const InputsOfCall inputs;
   try {
     f();
     succeeded();
@@ -35,11 +37,11 @@ int guarded(F&& f) noexcept {
   }
 }
 
-template <class... Pointers>
-void require(const char* function, Pointers... pointers) {
-  for (const bool is_null : {(pointers == nullptr)...}) {
-    if (is_null) throw Error(std::string(function) + ": a null pointer");
-  }
+template <class... T>
+void require(const char* function, T*... pointers) {
+  if (((pointers == nullptr) || ...)) throw Error(std::string(function) + ": a null pointer");
+  if (((reinterpret_cast<uintptr_t>(pointers) % alignof(std::conditional_t<std::is_object_v<T>, T, char>) != 0) || ...))
+    throw Error(std::string(function) + ": a pointer off the alignment of its type");
 }
 
 inline RandomPlace place_of(fp4sim_place p) { return {p.seed, p.stream, p.step}; }

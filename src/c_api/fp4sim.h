@@ -4,6 +4,8 @@
  * Specs are the words of the command line ("nvfp4,rounding=stochastic"), matrices are row-major float32. Functions
  * return 0, or the exit code of the command line: 1 the work failed, 2 bad input; fp4sim_last_error() then says what
  * (per thread). Buffers belong to the caller; their sizes come from fp4sim_shape(). No function keeps a pointer.
+ * Pointers lie as their types must (floats at multiples of 4); a result that would lie on an input is refused, but
+ * for a Hadamard in place, y == x, of whole blocks.
  * Rounding mode, flush-to-zero and traps of the caller change no result, and are as before when a function returns. */
 #ifndef FP4SIM_H
 #define FP4SIM_H
@@ -89,7 +91,7 @@ FP4SIM_API int fp4sim_hadamard(const float* x, int64_t rows, int64_t cols, int s
 /* How the work is done; none of it changes a bit of the result. */
 typedef struct fp4sim_run {
   int threads;         /* 0: as many as the machine runs at once */
-  int force;           /* not 0: existing results are replaced; else they are an error */
+  int force;           /* not 0: existing results are replaced, what the call reads never; else they are an error */
   const char* backend; /* NULL: "auto" */
   /* NULL, or called as bytes of input are done (not while a folder is decoded), by one thread at a time, which need not
    * be the caller's. tensor is "" for a file with one. It must return: no exception, no longjmp. */

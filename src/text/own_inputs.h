@@ -6,8 +6,13 @@
 
 namespace fp4 {
 
-/// From here on. Off in a library, whose host may make anew what it has read.
+/// From here on.
 void keep_inputs();
+/// While it lives, of this thread: a call of a library, whose host may make anew what an earlier call has read.
+struct InputsOfCall {
+  InputsOfCall();
+  ~InputsOfCall();
+};
 /// What is said first of a file holds; one that the command brings up to date may be replaced.
 void note_input(const std::string& path, bool may_be_replaced = false);
 /// Throws Error where the file of this name is an input.

@@ -24,6 +24,14 @@ class Error(ValueError):
         return type(self), self.args, self.__dict__
 
 
+SAVED_WHOLE = Error("this model was saved whole by fp4sim 0.3.0 or older; accepted: its state_dict() and "
+                    "fp4sim.torch.state(model), saved there and loaded into a model that convert() made here")
+
+
+def __getattr__(name):
+    raise SAVED_WHOLE if name == "Layers" else AttributeError(name)  # which models of 0.2.0 hold
+
+
 try:
     _library = ctypes.CDLL(str(FOLDER / "_fp4sim.so"))
 except OSError as problem:

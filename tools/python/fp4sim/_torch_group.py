@@ -96,8 +96,7 @@ class Group:
 
     def __setstate__(self, state):
         if "sums" not in state:
-            raise Error("this model was saved whole by fp4sim 0.3.0 or older; accepted: its state_dict() and fp4sim.torch.state(model), "
-                        "saved there and loaded into a model that convert() made here")
+            raise _core.SAVED_WHOLE
         state = dict(state)
         held, canonical = state.pop("held"), state.pop("canonical")
         self.__dict__.update(state)

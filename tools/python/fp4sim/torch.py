@@ -40,6 +40,9 @@ def state(model: _torch.nn.Module) -> "dict[str, _Any]":
 def load_state(model: _torch.nn.Module, saved: "dict[str, _Any]") -> None:
     """Puts back what state() gave, for the same model converted in the same way; before or after load_state_dict."""
     groups = _groups(model)
+    if "steps" in saved:
+        raise Error("load_state: a state of fp4sim 0.2.0, whose held scales lie otherwise; accepted: load_state_dict(), then "
+                    f"fp4sim.torch.set_step(model, {max(saved['steps'], default=0)}), which makes them anew")
     if len(saved.get("groups", ())) != len(groups):
         raise Error("load_state: the state belongs to another model")
     for group, mine in zip(groups, saved["groups"]):
