@@ -317,7 +317,9 @@ TEST_CASE("a model through C: scheme, list, comparison, and back", "[quick]") {
     text += " " + std::to_string(t->bytes) + "\n";
   };
   REQUIRE(fp4sim_inspect_file(out.c_str(), tensor, &found) == 0);
-  CHECK(found == "a.weight_packed u8 [compressed_tensors_mxfp4] [compressed_tensors_mxfp4] 2 32 34\nnorm.weight bf16 [] [] 2 4\n");
+  CHECK(
+      found ==
+      "a.weight_packed u8 [compressed_tensors_mxfp4] [compressed_tensors_mxfp4] 2 32 34\nnorm.weight bf16 [] [] 2 4\n");
   std::string lines;
   const auto line = [](const char* name, const char* spec, const fp4sim_report* r, int best, void* user) {
     *static_cast<std::string*>(user) +=

@@ -64,7 +64,7 @@ QuantSpec reading_spec(const CheckpointScheme& scheme) {
 }
 
 void decode_weight(const Dispatcher& backend, const Quantized& q, float* out, int threads) {
-  if (q.spec.decode == Decode::scale_then_tensor || backend.name() == "reference")
+  if (q.spec.decode == Decode::scale_then_tensor || !q.is_packed() || backend.name() == "reference")
     return backend.dequantize(q, out, threads);
   decode_rows(q, q.tensor_scale[0], out);
 }
