@@ -55,8 +55,7 @@ std::vector<std::pair<std::string, Json>> techniques() {
   for (const char* words :
        {"all.*.preset=nvfp4 all.*.tensor_scale=row",
         "all.*.preset=nvfp4 all.*.scale_rule=four_over_six all.*.error=mae",
-        "all.*.preset=nvfp4 all.*.tensor_scale=outer128 all.*.factor_format=power_of_two", "optimizer=muon",
-        "optimizer=muon muon.products=mxfp8", "states.moments=8bit states.weights=bf16", "states.moments=4bit",
+        "all.*.preset=nvfp4 all.*.tensor_scale=outer128 all.*.factor_format=power_of_two",
         R"(phases=[{"until":2},{"fprop":"bf16.fprop"}])",
         R"(phases=[{"until":4},{"when":"gradient_noise_ratio\u0020<\u00209","fprop":"bf16.fprop"}])",
         R"(layers=[{"match":"head","optional":true,"recipe":"mxfp8"},{"first":1,"recipe":"bf16"}])"})
@@ -142,8 +141,8 @@ TEST_CASE("recipes name their source, and the table of techniques names recipes 
   // What uses a technique beyond formats, roundings and Hadamards stands in the table.
   for (const std::string& name : names) {
     const sim::Recipe r = sim::recipe_from_json(name);
-    if (r.weights.any() || r.update.has_states() || r.update.has_muon() || r.center_keys || !r.phases.empty() ||
-        r.fprop.split.any() || r.wgrad.split.any() || name.starts_with("moe_")) {
+    if (r.weights.any() || r.center_keys || !r.phases.empty() || r.fprop.split.any() || r.wgrad.split.any() ||
+        name.starts_with("moe_")) {
       INFO(name);
       CHECK(in_table.contains(name));
     }

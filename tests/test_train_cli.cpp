@@ -230,8 +230,7 @@ TEST_CASE("--set knows every field of a recipe", "[cli]") {
   // Kinds qk and pv in FP4, so that what is done to keys can be seen.
   const std::string attention = R"( --set 'recipe.layers=[{"kind":"qk","recipe":"mxfp4"}]')";
   for (const auto& [bare, of_recipe, besides] :
-       {std::array<std::string, 3>{"states.moments=4bit", "recipe.states.moments=4bit", ""},
-        {"muon.momentum=0.5", "recipe.muon.momentum=0.5", " --set optimizer=muon"},
+       {std::array<std::string, 3>{"weights.average.decay=0.5", "recipe.weights.average.decay=0.5", ""},
         {"center_keys=true", "recipe.center_keys=true", attention}}) {
     INFO(bare);
     const auto changed = digest("--set " + bare + besides);
@@ -239,13 +238,12 @@ TEST_CASE("--set knows every field of a recipe", "[cli]") {
     CHECK(changed != digest(besides));
     CHECK(changed != plain);
   }
-  const auto near = run_cli("train --task lm --recipe mxfp4 --set status=1");
+  const auto near = run_cli("train --task lm --recipe mxfp4 --set weight=1");
   CHECK(near.exit_code == 2);
-  CHECK_THAT(near.err, Catch::Contains("did you mean 'states'?"));
+  CHECK_THAT(near.err, Catch::Contains("did you mean 'weights'?"));
   const auto wrong = run_cli("train --task lm --recipe mxfp4 --set qqqqzz=1");  // near none: all are named
   CHECK(wrong.exit_code == 2);
-  for (const char* word : {"center_keys", "states", "muon", "fprop", "phases"})
-    CHECK_THAT(wrong.err, Catch::Contains(word));
+  for (const char* word : {"center_keys", "weights", "fprop", "phases"}) CHECK_THAT(wrong.err, Catch::Contains(word));
 }
 
 TEST_CASE("a training whose examples fit no machine is refused at once", "[cli]") {

@@ -184,7 +184,6 @@ std::string LinearEngine::reason_against_device() {
   if (recipe_.ptq.any()) return "ptq";
   if (recipe_.calls.any()) return "calls";
   if (recipe_.attention.any() && has_attention()) return "attn";
-  if (recipe_.update.has_states()) return "states: moments or weights in few bits";
   for (const Phase& phase : recipe_.phases)
     if (phase.when > 0) return "phases: when";
   const auto against = [](const GemmSpec& s) -> std::string {

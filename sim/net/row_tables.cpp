@@ -14,7 +14,7 @@ namespace {
 
 constexpr int random_bits = 16;
 
-// Below the number of bf16 weights (low_bit_states.cpp), which no layer reaches either.
+// Counted down from 2^25 - 2, which no layer reaches (quantized_linear.h: fewer than 2^25 layers and parts).
 RandomPlace place_of(int table, const TableStep& step) {
   const auto layer = static_cast<uint32_t>((1 << 25) - 2 - table);
   return {step.seed, stream_number(layer, 0, 0, Purpose::rounding), step.step};

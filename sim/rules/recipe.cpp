@@ -144,10 +144,6 @@ Recipe from_object(JsonReader given) {
     const std::vector<std::string> words = words_of_optimizer();
     r.optimizer = words[value->word(words)];
   }
-  if (const auto value = given.find("muon", {"of the optimizer muon, here or in the task's training"}))
-    muon_from(*value, r.update);
-  if (const auto value = given.find("states", {"in how many bits moments and master weights are kept"}))
-    states_from(*value, r.update);
   if (const auto all = given.find("all", {"all three products, before the single ones"}))
     for (int i = 0; i < 3; ++i) set_product(gemm_of(r, i), *all);
   for (int i = 0; i < 3; ++i)
@@ -187,6 +183,11 @@ Recipe from_word(const std::string& word, const std::string& place) {
 
 }  // namespace
 
+const std::vector<std::string>& optimizer_words() {
+  static const std::vector<std::string> words = {"adam", "adamw", "sgd", "stable_spam"};
+  return words;
+}
+
 std::vector<std::string> recipe_names() { return named_json("recipes"); }
 
 Recipe recipe_from_json(const Json& given, const std::string& place, FieldNotes* notes) {
@@ -213,8 +214,6 @@ Json to_json(const Recipe& recipe) {
   if (r.ptq.any() || r.attention.calibrates()) out["ptq"] = post_training_to(r.ptq);
   if (r.attention.any()) out["attn"] = attention_rules_to(r.attention);
   if (r.calls.any()) out["calls"] = calls_to(r.calls);
-  if (r.update.has_muon()) out["muon"] = muon_to(r.update);
-  if (r.update.has_states()) out["states"] = states_to(r.update);
   for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
   return out;
 }

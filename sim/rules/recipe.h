@@ -2,8 +2,8 @@
 //   {"name": .., "doc": .., "source": .., "deviations": .., "base": "mxfp4",
 //    "all": {..}, "fprop": {"a": {..}, "b": {..}, "*": {..}, "hadamard": {..}, "accumulator": ..}, "dgrad": ..,
 //    "wgrad": .., "quantise": true, "sparse": "none", "layers": "all" | {"skip_last": 0.15} | {"names": [..]} |
-//    [rules], "phases": [..], "weights": {..}, "ptq": {..}, "attn": {..}, "calls": {..}, "optimizer": "", "muon": {..},
-//    "states": {..}, "loss_scaling": false}
+//    [rules], "phases": [..], "weights": {..}, "ptq": {..}, "attn": {..}, "calls": {..}, "optimizer": "",
+//    "loss_scaling": false}
 // `base` names another recipe to start from (default fp32), "all" applies to the three products before the single
 // ones, "*" to both operands. NAME@GEMM is that product of NAME, the other two in bf16;
 // NAME@weights keeps the forward product's weights alone.
@@ -27,6 +27,9 @@ Recipe canonical(Recipe recipe);
 
 /// Why a recipe is impossible; empty when it is fine.
 std::string invalid_reason(const Recipe& recipe);
+
+/// The words of the optimizers, in the order of Optimizer::Kind (sim/train/optim.h).
+const std::vector<std::string>& optimizer_words();
 
 /// Names of the recipes that the program carries, sorted.
 std::vector<std::string> recipe_names();

@@ -16,7 +16,6 @@
 #include "sim/rules/calls.h"
 #include "sim/rules/oscillation.h"
 #include "sim/rules/post_training.h"
-#include "sim/rules/update_rules.h"
 #include "src/backends/sparse.h"
 #include "src/text/json_reader.h"
 
@@ -46,7 +45,6 @@ struct Recipe : fp4::Recipe {
   std::vector<Phase> phases;
   WeightRules weights;
   PostTraining ptq;
-  UpdateRules update;
   AttentionRules attention;
   Calls calls;
   Sparsity sparse = Sparsity::none;  // of linear layers' weights along K of fprop, by magnitude, in every forward pass

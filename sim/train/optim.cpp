@@ -5,8 +5,7 @@
 #include <cstring>
 
 #include "fp4/elementary.h"
-#include "sim/train/low_bit_states.h"
-#include "sim/train/muon.h"
+#include "sim/rules/recipe.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -55,7 +54,6 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
   else
     std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
   spam_.resize(static_cast<size_t>(parameters.count()));
-  if (context_.rules.bf16_weights) round_to_bf16(parameters.values(), dense_);
   if (dense_ < total_) store_tables(parameters, *context_.backend);
 }
 
@@ -131,34 +129,6 @@ bool Optimizer::adam(Parameters& parameters, const Kernels& k, const AdamStep& s
   return is_finite;
 }
 
-// Hidden matrices by Muon, all other parameters by AdamW.
-bool Optimizer::muon(Parameters& parameters, const Kernels& k, const AdamStep& s) {
-  bool is_finite = true;
-  for (int i = 0; i < parameters.count(); ++i) {
-    if (parameters.table_rules(i) != nullptr) continue;
-    const Tensor w = parameters.value(i);
-    const float* g = parameters.gradient(i);
-    const int64_t at = w.data - parameters.values();
-    const bool is_matrix = std::find(context_.matrices.begin(), context_.matrices.end(), i) != context_.matrices.end();
-    is_finite &= is_matrix ? muon_update(context_.rules, *context_.backend, k, w.data, m_ + at, g, w.rows, w.cols, s.lr,
-                                         s.weight_decay, s.gradient_scale)
-                           : k.adam(w.data, m_ + at, v_ + at, g, w.size(), s);
-  }
-  return is_finite;
-}
-
-void Optimizer::store(Parameters& parameters, int step) {
-  for (int i = 0; i < parameters.count() && kind_ != Kind::sgd; ++i) {
-    if (parameters.table_rules(i) != nullptr) continue;
-    const Tensor w = parameters.value(i);
-    const int64_t at = w.data - parameters.values();
-    store_moment(context_.rules.moments, false, m_ + at, w.size());
-    store_moment(context_.rules.moments, true, v_ + at, w.size());
-  }
-  if (context_.rules.bf16_weights)
-    store_weights(parameters.values(), dense_, context_.seed, static_cast<uint32_t>(step));
-}
-
 bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const std::vector<SlowWeights>& slow) {
   float* g = parameters.gradients();
   if (!k.all_finite(g, total_)) {
@@ -185,9 +155,8 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const s
     const float decay = kind_ == Kind::adam ? 0.0f : weight_decay_;
     const AdamStep s = {
         lr, beta1_, beta2_, eps_, decay, bias_correction(power1_), bias_correction(power2_), gradient_scale};
-    weights_are_finite_ = kind_ == Kind::muon ? muon(parameters, k, s) : adam(parameters, k, s, slow);
+    weights_are_finite_ = adam(parameters, k, s, slow);
   }
-  if (context_.rules.has_states()) store(parameters, step);
   if (dense_ < total_)
     weights_are_finite_ &=
         update_tables(parameters, k, *context_.backend, v_,

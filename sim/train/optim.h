@@ -1,5 +1,5 @@
 // Decides: how gradients change weights. SGD, Adam/AdamW (Loshchilov and Hutter 1711.05101), StableSPAM
-// (2502.17055: AdaClip, AdaGN, momentum reset), Muon (muon.h), learning-rate schedules, clipping by the global norm,
+// (2502.17055: AdaClip, AdaGN, momentum reset), learning-rate schedules, clipping by the global norm,
 // dynamic loss scaling. Everything runs over the one buffer of Parameters, in its order. Weights that a ramp slows
 // (oscillation.h) leave it for a step: Adam's update of each in the steps that are due, with its mean gradient and lr
 // times the steps waited; weight decay in every step.
@@ -12,17 +12,14 @@
 #include "sim/net/row_tables.h"
 #include "sim/rules/config.h"
 #include "sim/rules/oscillation.h"
-#include "sim/rules/update_rules.h"
 #include "src/backends/backends.h"
 
 namespace fp4::sim {
 
-/// What a recipe, the model and the run say of the update.
+/// What the run says of the update.
 struct UpdateContext {
-  UpdateRules rules = {};
-  std::vector<int> matrices = {};         // parameters that muon orthogonalises
-  const Dispatcher* backend = nullptr;    // of their products
-  uint64_t seed = 0;                      // of the bits that round bf16 weights
+  const Dispatcher* backend = nullptr;    // of products with quantised rows
+  uint64_t seed = 0;                      // of the bits that round such rows
   const DeviceKernels* device = nullptr;  // where parameters and moments lie; null: on the host
 };
 
@@ -33,7 +30,7 @@ class Optimizer {
             UpdateContext context = {});
 
   /// Whether weights can be updated in some steps only.
-  bool can_wait() const { return kind_ != Kind::sgd && kind_ != Kind::muon; }
+  bool can_wait() const { return kind_ != Kind::sgd; }
 
   /// Learning rate of step 1, 2, .., steps: linear warm-up, then cosine, linear or constant.
   float learning_rate(int step) const;
@@ -51,11 +48,9 @@ class Optimizer {
   void restore(const std::vector<float>& state, int step);
 
  private:
-  enum class Kind : uint8_t { adam, adamw, muon, sgd, stable_spam };  // in the order of their words
+  enum class Kind : uint8_t { adam, adamw, sgd, stable_spam };  // in the order of their words
   void stabilise(Parameters& parameters, const Kernels& k);
   bool adam(Parameters& parameters, const Kernels& k, const AdamStep& s, const std::vector<SlowWeights>& slow);
-  bool muon(Parameters& parameters, const Kernels& k, const AdamStep& s);
-  void store(Parameters& parameters, int step);
 
   Kind kind_;
   float lr_, final_share_, beta1_, beta2_, eps_, weight_decay_, momentum_, clip_;

@@ -12,7 +12,6 @@
 #include "sim/train/device_training.h"
 #include "sim/train/example_pool.h"
 #include "sim/train/loss_curve.h"
-#include "sim/train/low_bit_states.h"
 #include "sim/train/optim.h"
 #include "sim/train/rank_group.h"
 #include "sim/train/resume.h"
@@ -58,9 +57,8 @@ class Run {
     parameters_.allocate(*kernels_, seed);
     model_->initialised(parameters_, *kernels_);
     place();
-    optimizer_ =
-        std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_,
-                                    UpdateContext{recipe_.update, matrices(), &backend_, seed_, kernels_->device});
+    optimizer_ = std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_,
+                                             UpdateContext{&backend_, seed_, kernels_->device});
     if (recipe_.weights.ramp_every > 0 && !optimizer_->can_wait())
       throw Error("weights.ramp: needs the optimizer adam, adamw or stable_spam");
     steps_ = train_.at("steps");
@@ -175,15 +173,6 @@ class Run {
     tape_.emplace(arena_, kernels_->device != nullptr ? floats_ : arena_, *kernels_, pass_);
   }
 
-  // The weights of the layers that recipes quantise: neither embeddings nor heads.
-  std::vector<int> matrices() const {
-    std::vector<int> out;
-    for (const LayerInfo& layer : engine_.layers())
-      for (int i = 0; layer.quantisable && i < parameters_.count(); ++i)
-        if (parameters_.name(i) == layer.name + ".weight") out.push_back(i);
-    return out;
-  }
-
   // One training step; sets status `diverged` when a loss, gradient or weight is not finite, or the last losses are far
   // above the trivial predictor's.
   float step() {
@@ -286,7 +275,6 @@ class Run {
     here.next_point = curve_->next_point();
     check_parts(c, here, options_.branch, path);
     parameters_.set_values(c.weights.data());
-    if (options_.branch && recipe_.update.bf16_weights) round_to_bf16(parameters_.values(), parameters_.total());
     at_place(path, [&] {
       optimizer_->restore(c.optimizer, c.step);
       engine_.restore(c.held_amax);
@@ -341,14 +329,22 @@ class Run {
 }  // namespace
 
 const Schema& train_schema() {
-  static const Schema schema = [] {
-    Schema s = {{"steps", 600, "training steps", {}, 1, 1e9},
-                {"batch", 128, "examples (lm: sequences) per step", {}, 1, 1 << 20},
-                {"curve_points", 20, "points of the loss curve", {}, 1, 1e6}};
-    const Schema optimizer = optimizer_schema();
-    s.insert(s.end(), optimizer.begin(), optimizer.end());
-    return s;
-  }();
+  static const Schema schema = {
+      {"steps", 600, "training steps", {}, 1, 1e9},
+      {"batch", 128, "examples (lm: sequences) per step", {}, 1, 1 << 20},
+      {"curve_points", 20, "points of the loss curve", {}, 1, 1e6},
+      {"optimizer", "adamw", "update rule", optimizer_words()},
+      {"lr", 1e-3, "learning rate", {}, 0, 1e3},
+      {"schedule", "cosine", "learning rate after the warm-up", {"cosine", "linear", "constant"}},
+      {"final_lr", 0.1, "last learning rate as a share of lr", {}, 0, 1},
+      {"warmup", 0, "steps of linear warm-up", {}, 0, 1e9},
+      {"beta1", 0.9, "decay of the first moment", {}, 0, 1},
+      {"beta2", 0.95, "decay of the second moment", {}, 0, 1},
+      {"eps", 1e-8, "added to the root of the second moment", {}, 0, 1},
+      {"weight_decay", 0.0, "decoupled weight decay (sgd: L2)", {}, 0, 1e3},
+      {"momentum", 0.0, "of sgd", {}, 0, 1},
+      {"clip", 0.0, "largest global gradient norm, 0: no clipping", {}, 0, 1e9},
+  };
   return schema;
 }
 

@@ -54,7 +54,8 @@ struct History {
   double evaluation_cpu_seconds = 0;
   std::array<PrecisionCounts, 3> products;  // fprop, dgrad, wgrad
   std::optional<Parent> parent;             // of a run that branches from a checkpoint
-  // With the backend gpu, how much of the training the device did, and why not all ("all"; "products; optimizer muon").
+  // With the backend gpu, how much of the training the device did, and why not all ("all"; "products; optimizer
+  // stable_spam").
   std::string placement;
   int64_t bytes_sent = 0;  // of gradients, by this rank to others
 };

@@ -9,7 +9,6 @@
 
 #include "fp4/presets.h"
 #include "sim/rules/split.h"
-#include "sim/train/low_bit_states.h"
 
 namespace fp4::cost {
 
@@ -219,15 +218,6 @@ RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
   if (recipe.weights.every > 0) facts.weight_bytes += 36.0 * recipe.weights.window / recipe.weights.every;
   if (recipe.weights.ramp_every > 0)
     facts.weight_bytes += 20 + 16.0 * recipe.weights.ramp_window / recipe.weights.ramp_every;
-  facts.moment_bytes = 2 * sim::moment_bytes(recipe.update.moments);
-  facts.stores_moments = recipe.update.moments != sim::Moments::fp32;
-  if (recipe.update.bf16_weights) facts.master_bytes = 2;
-  if (recipe.optimizer == "muon") {
-    facts.newton_schulz = recipe.update.iterations;
-    GemmSpec products;
-    products.a.quant = products.b.quant = find_preset(recipe.update.products)->spec;
-    facts.newton_schulz_products = gemm_facts(products, true);
-  }
   if (!recipe.rules.empty())
     facts.at_layer = [by_layer = std::make_shared<FactsByLayer>(recipe, phase)](const std::string& name, int position,
                                                                                 int count) {

@@ -310,46 +310,10 @@ class StepBuilder {
     const double parameters = static_cast<double>(model_.parameters()) / shards();
     Resources work;
     work.bytes = w.optimizer_bytes * parameters;
-    // Both moments are read and written; an fp32 master weight, too, and copied to bf16; Muon keeps one moment.
-    work.bytes -= 2 * (8 - recipe_.moment_bytes) * parameters;
-    if (recipe_.master_bytes < 4) {
-      work.bytes -= 6 * parameters;
-      work.ops += (w.philox_ops * 16 / 128 + w.software_sr_ops) * parameters;
-    }
-    // Each moment: a look-up and a product; amax, product, a comparison for each bit, two to round, half a code packed.
-    if (recipe_.stores_moments) {
-      const double bits = recipe_.moment_bytes < 2 ? 4 : 8;
-      work.ops += 2 * (2 + w.amax_ops + w.multiply_ops + bits + 2 + (bits < 8 ? w.pack_ops : 0)) * parameters;
-    }
-    if (recipe_.newton_schulz > 0)
-      work.bytes -= recipe_.moment_bytes * static_cast<double>(model_.linear_parameters()) / shards();
     add("optimizer", "", "optimizer", work, false);
-    if (recipe_.newton_schulz > 0) newton_schulz();
     if (recipe_.weight_bytes == 0 || recipe_.free_quantisation) return;
     work.bytes = recipe_.weight_bytes * static_cast<double>(model_.linear_parameters()) / shards();
     add("weight rules", "", "optimizer", work, false);
-  }
-
-  // Muon's products X X^T, A A and B X of each hidden matrix [r, n], r <= n, in bf16: 4 r^2 n + 2 r^3 multiplications
-  // and additions each, X read twice and written, five times r^2 values. Operands in fewer bits are quantised on the
-  // way.
-  void newton_schulz() {
-    const GemmFacts& facts = recipe_.newton_schulz_products;
-    const CostWeights& w = options_.weights;
-    for (const Linear& linear : model_.linears)
-      for (const int64_t out : linear.out) {
-        const double r = static_cast<double>(std::min(linear.in, out)),
-                     n = static_cast<double>(std::max(linear.in, out));
-        const double times = recipe_.newton_schulz * static_cast<double>(model_.blocks) / shards();
-        Resources work;
-        work.flop = times * (4 * r * r * n + 2 * r * r * r);
-        work.flop_rate = chip_.matrix_rate(facts);
-        work.bytes = times * 2 * (3 * r * n + 5 * r * r);
-        if (facts.a.quantised && !recipe_.free_quantisation)
-          work.ops =
-              times * w.quantise * (w.amax_ops + w.multiply_ops + w.convert_ops + w.pack_ops) * (2 * r * n + 3 * r * r);
-        add("newton-schulz", linear.name, "optimizer", work, false);
-      }
   }
 
   // Norms, activations, residual adds, losses, launches: proportional to layers x width, fitted on one model.

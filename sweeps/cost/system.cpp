@@ -59,10 +59,8 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
   if (sharding == Sharding::full)
     memory.weights =
         std::min(memory.weights, memory.weights / shard + memory.weights * 2 / static_cast<double>(model.blocks));
-  // Weights that are bf16 themselves need no copy beside them.
-  memory.master_weights = recipe.master_bytes < 4 ? 0 : parameters * 4 / shard;
-  memory.optimizer = parameters * recipe.moment_bytes / shard;
-  if (recipe.newton_schulz > 0) memory.optimizer -= linear * recipe.moment_bytes / 2 / shard;
+  memory.master_weights = parameters * 4 / shard;
+  memory.optimizer = parameters * 8 / shard;  // both moments of Adam
   memory.gradients = parameters * 4 / shard;
   memory.activations = activation_bytes_per_token(recipe, model) * static_cast<double>(model.micro_tokens()) *
                        (1 - options.recompute) / replica;

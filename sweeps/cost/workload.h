@@ -89,12 +89,8 @@ struct RecipeFacts {
   bool loss_scaling = false;
   bool center_keys = false;  // K minus its mean: two slots an element of K
   std::optional<CacheFacts> cache = {};
-  bool full_output = false;  // attention multiplies P V twice forward (`delta` of_full_output)
-  double weight_bytes = 0;   // moved a step for each quantised weight beyond the optimizer: averages, resets
-  double moment_bytes = 8, master_bytes = 4;  // kept of each parameter: both moments of Adam, the master weight
-  bool stores_moments = false;                // in 8 or 4 bits: encoded and decoded in every update
-  int newton_schulz = 0;                      // iterations of Muon for each hidden matrix; 0: AdamW for all
-  GemmFacts newton_schulz_products = {};
+  bool full_output = false;         // attention multiplies P V twice forward (`delta` of_full_output)
+  double weight_bytes = 0;          // moved a step for each quantised weight beyond the optimizer: averages, resets
   std::string high_class = "bf16";  // what layers outside the policy, head and attention run in
 
   // Ordered rules over layers; empty: none. The facts of one layer by its name ("block3.down"), its position among the

@@ -11,8 +11,8 @@ namespace fp4::sweeps {
 namespace {
 
 // What describes a recipe, and what only a training step reads.
-constexpr std::string_view unread_words[] = {"name",         "doc",  "source", "deviations", "dgrad",  "wgrad",
-                                             "loss_scaling", "muon", "states", "optimizer",  "weights"};
+constexpr std::string_view unread_words[] = {"name",  "doc",          "source",    "deviations", "dgrad",
+                                             "wgrad", "loss_scaling", "optimizer", "weights"};
 // Values that stand for one thing, whatever they consist of.
 constexpr std::string_view whole_values[] = {"element", "accumulator", "layers", "phases", "estimator"};
 

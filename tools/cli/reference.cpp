@@ -19,6 +19,11 @@ namespace fp4::tools {
 
 namespace {
 
+constexpr const char* accumulator = R"({"kind": "windowed", "group": 64, "inner": 4, "fraction_bits": 39,
+    "group_rounding": "nearest_even", "rounding": "toward_zero", "snap": 0, "zero_exponent": -126, "result_bits": 23,
+    "unscaled": false, "tf32": false, "sum": "fp32", "scale_bits": 35, "carried_bits": 35, "carried_inner": 16,
+    "cuts_outranked": false, "subnormal_floor": -174, "clamps": false})";
+
 FieldNotes recipe_notes() {
   FieldNotes notes;
   Json operand = to_json(OperandSpec{}, /*is_fprop=*/true);
@@ -32,25 +37,7 @@ FieldNotes recipe_notes() {
                         {"a", operand},
                         {"b", operand},
                         {"hadamard", to_json(HadamardSpec{})},
-                        {"accumulator",
-                         {{"kind", "windowed"},
-                          {"group", 64},
-                          {"inner", 4},
-                          {"fraction_bits", 39},
-                          {"group_rounding", "nearest_even"},
-                          {"rounding", "toward_zero"},
-                          {"snap", 0},
-                          {"zero_exponent", -126},
-                          {"result_bits", 23},
-                          {"unscaled", false},
-                          {"tf32", false},
-                          {"sum", "fp32"},
-                          {"scale_bits", 35},
-                          {"carried_bits", 35},
-                          {"carried_inner", 16},
-                          {"cuts_outranked", false},
-                          {"subnormal_floor", -174},
-                          {"clamps", false}}},
+                        {"accumulator", parse_json(accumulator, "accumulator")},
                         {"split", {{"method", "clamp"}, {"share", 0.01}, {"high", fp32_spec}}}};
   Json full = sim::to_json(Recipe{});
   full["center_keys"] = false;
@@ -77,18 +64,12 @@ FieldNotes recipe_notes() {
   phases[0]["sparse"] = phases[1]["sparse"] = "none";
   phases[1]["until"] = 0.6;
   phases[2]["when"] = "gradient_noise_ratio < 1.73";
-  const Json weights = {{"average", {{"decay", 0.9983}, {"from", 10}}},
-                        {"reset", {{"every", 200}, {"window", 50}, {"threshold", 6}}},
-                        {"ramp", {{"every", 200}, {"window", 30}, {"threshold", 16}, {"factor", 5}}}};
+  const Json weights = parse_json(R"({"average": {"decay": 0.9983, "from": 10},
+      "reset": {"every": 200, "window": 50, "threshold": 6},
+      "ramp": {"every": 200, "window": 30, "threshold": 16, "factor": 5}})",
+                                  "weights");
   const Json ptq = sim::post_training_to({.codes = sim::WeightCodes::gptq});
-  const sim::UpdateRules update;
-  sim::recipe_from_json({{"layers", rules},
-                         {"phases", phases},
-                         {"weights", weights},
-                         {"ptq", ptq},
-                         {"muon", sim::muon_to(update)},
-                         {"states", sim::states_to(update)}},
-                        "recipe", &notes);
+  sim::recipe_from_json({{"layers", rules}, {"phases", phases}, {"weights", weights}, {"ptq", ptq}}, "recipe", &notes);
   return notes;
 }
 
@@ -246,29 +227,18 @@ void note_tuned(FieldNotes& tune) {
 
 FieldNotes grid_notes() {
   FieldNotes notes;
-  Json full = {{"name", "g"},
-               {"doc", ""},
-               {"task", "lm"},
-               {"seeds", Json::array({1})},
-               {"base", "fp32"},
-               {"axes", {{"train.clip", Json::array({1})}}},
-               {"train", Json::object()},
-               {"branch", {{"recipe", "bf16"}, {"at", Json::array({0.5})}, {"distil", Json::array({1})}}},
-               {"eval", Json::array({"own", "nvfp4@weights"})},
-               {"exclude", Json::array({{{"train.clip", 1}}})},
-               {"include", Json::array({{{"train.clip", 2}}})},
-               {"explore", "all"},
-               {"references", Json::array({"bf16"})},
-               {"hardware", Json::array({"b200"})},
-               {"model", "llama3_8b"},
-               {"candidates", 60}};
+  Json full = parse_json(R"({"name": "g", "doc": "", "task": "lm", "seeds": [1], "base": "fp32",
+      "axes": {"train.clip": [1]}, "train": {}, "branch": {"recipe": "bf16", "at": [0.5], "distil": [1]},
+      "eval": ["own", "nvfp4@weights"], "exclude": [{"train.clip": 1}], "include": [{"train.clip": 2}],
+      "explore": "all", "references": ["bf16"], "hardware": ["b200"], "model": "llama3_8b", "candidates": 60})",
+                         "grid");
   const auto read = [&] { sweeps::parse_grid(full.dump(), "grid", &notes); };
   full["explore"] = {{"importance", 1}};
   read();
   full.erase("explore");
-  full["tune"] = {
-      {"train.lr",
-       {{"start", 1}, {"factor", 2}, {"rungs", 4}, {"finer", true}, {"judged", 2}, {"seeds", 3}, {"by", "setting"}}}};
+  full["tune"] = parse_json(R"({"train.lr": {"start": 1, "factor": 2, "rungs": 4, "finer": true, "judged": 2,
+      "seeds": 3, "by": "setting"}})",
+                            "tune");
   full["tune_best"] = 0.2;
   full["race"] = {{"seeds", 320}, {"hours", 1}, {"share", 0.05}, {"delta", 0.1}};
   read();

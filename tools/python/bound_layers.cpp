@@ -133,7 +133,7 @@ Json layer_facts(const Arguments& given) {
   Json notes = Json::array();
   const sim::Json recipe = sim::to_json(layers->recipe());
   if (layers->recipe().weights.any()) notes.push_back("weights: averages and resets of weights are the trainer's");
-  for (const char* field : {"optimizer", "states", "ptq", "muon", "attn"})
+  for (const char* field : {"optimizer", "ptq", "attn"})
     if (const auto at = recipe.find(field); at != recipe.end() && !at->empty() && *at != sim::Json(""))
       notes.push_back(std::string(field) + ": is the trainer's");
   return {{"recipe", recipe}, {"rows", rows}, {"notes", notes}, {"against_device", layers->against_device()}};
