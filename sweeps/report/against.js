@@ -51,43 +51,28 @@ function against_option(matches, y, name, theme) {
   };
   const axis = (title) => ({
     ...scale_axis(scale, range, y, theme, 12),
-    name: title,
-    nameLocation: 'middle',
-    nameTextStyle: {color: theme.ink},
+    ...axis_name(title, undefined, {color: theme.ink}),
   });
   const option = {
-    animation: false,
-    textStyle: {fontFamily: 'system-ui, sans-serif'},
     grid: {left: 76, right: 18, top: 12, bottom: 48},
-    tooltip: {
-      trigger: 'item',
-      ...tooltip_box(theme),
-      formatter: ({data: {match}}) =>
-        h(
-          'div',
-          {},
-          h('b', {}, row_title(match.point, 3)),
-          h('p', {class: 'small'}, `here ${value_text(y, match.here)}, there ${value_text(y, match.there)}`),
-          h(
-            'p',
-            {class: 'small'},
-            `difference ${interval_text(y, match.mean, match.low, match.high)}: ${against_verdict(match)}`,
-          ),
-        ),
-    },
+    tooltip: tooltip(theme, 'item', ({data: {match}}) =>
+      h(
+        'div',
+        h('b', row_title(match.point, 3)),
+        h('p.small', `here ${value_text(y, match.here)}, there ${value_text(y, match.there)}`),
+        h('p.small', `difference ${interval_text(y, match.mean, match.low, match.high)}: ${against_verdict(match)}`),
+      ),
+    ),
     xAxis: {...axis(`${column_title(y)}, here`), nameGap: 28},
     yAxis: {...axis(`${column_title(y)}, ${name}`), nameGap: 56},
     series: [
-      {
-        type: 'line',
-        data: [
+      plain_line(
+        [
           [range[0], range[0]],
           [range[1], range[1]],
         ],
-        symbol: 'none',
-        silent: true,
-        lineStyle: {color: theme.strong_line, width: 1.4, type: [6, 4]},
-      },
+        {color: theme.strong_line, width: 1.4, type: [6, 4]},
+      ),
       {
         type: 'scatter',
         symbolSize: 9,
@@ -126,28 +111,18 @@ function paint_against() {
     by_id('against-legend'),
     Object.entries(verdicts).map(([word, colour]) => {
       const count = placed.filter((match) => against_verdict(match) === word).length;
-      return count
-        ? h('span', {class: 'key'}, swatch(colour), `${word} `, h('span', {class: 'quiet'}, String(count)))
-        : null;
+      return count ? h('span.key', swatch(colour), `${word} `, h('span.quiet', String(count))) : null;
     }),
   );
   const chart = chart_in(by_id('against-chart'), 400);
-  chart.setOption(option, {notMerge: true});
-  by_id('against-chart').setAttribute(
-    'aria-label',
-    `${placed.length} configurations, ${y.label} here and in ${name}`,
-  );
+  chart.setOption(option);
+  by_id('against-chart').setAttribute('aria-label', `${placed.length} configurations, ${y.label} here and in ${name}`);
   const names = (title, list) => [
-    h('h3', {}, `${title} (${list.length})`),
+    h('h3', `${title} (${list.length})`),
     h(
-      'ul',
-      {class: 'names small'},
-      list
-        .slice(0, 12)
-        .map(({point}) =>
-          h('li', {}, h('button', {type: 'button', class: 'link', onclick: () => pin(point)}, row_title(point, 3))),
-        ),
-      list.length > 12 ? h('li', {}, `and ${list.length - 12} more`) : null,
+      'ul.names.small',
+      list.slice(0, 12).map(({point}) => h('li', h('button.link', {onclick: () => pin(point)}, row_title(point, 3)))),
+      list.length > 12 ? h('li', `and ${list.length - 12} more`) : null,
     ),
   ];
   fill(

@@ -14,9 +14,9 @@ function chart_in(container, height) {
   if (!chart) {
     chart = echarts.init(container, null, {renderer: 'canvas'});
     const draw = chart.setOption.bind(chart);
-    chart.setOption = (option, how) => {
-      chart.drawn = option; // what an export draws again
-      draw(option, how);
+    chart.setOption = (option) => {
+      chart.drawn = {...chart_defaults, ...option}; // what an export draws again
+      draw(chart.drawn, {notMerge: true});
     };
     live_charts.set(container, chart);
     new ResizeObserver(() => {
@@ -29,14 +29,37 @@ function chart_in(container, height) {
 
 const current_theme = () => (state.dark ? themes.dark : themes.light);
 
-function tooltip_box(theme) {
-  return {
-    backgroundColor: theme.raised,
-    borderColor: theme.strong_line,
-    borderWidth: 1,
-    padding: [8, 10],
-    confine: true,
-    textStyle: {color: theme.ink, fontSize: 12, fontFamily: 'system-ui, sans-serif'},
-    extraCssText: 'max-width:340px;white-space:normal;box-shadow:0 4px 18px rgba(0,0,0,.18)',
-  };
-}
+const chart_defaults = {animation: false, textStyle: {fontFamily: 'system-ui, sans-serif'}};
+
+const tooltip = (theme, trigger, formatter) => ({
+  trigger,
+  formatter,
+  backgroundColor: theme.raised,
+  borderColor: theme.strong_line,
+  borderWidth: 1,
+  padding: [8, 10],
+  confine: true,
+  textStyle: {color: theme.ink, fontSize: 12, fontFamily: 'system-ui, sans-serif'},
+  extraCssText: 'max-width:340px;white-space:normal;box-shadow:0 4px 18px rgba(0,0,0,.18)',
+});
+
+// The title of an axis, at its middle.
+const axis_name = (name, nameGap, nameTextStyle) => ({name, nameLocation: 'middle', nameGap, nameTextStyle});
+
+// An axis of rows, the first at the top; `label` of its labels.
+const row_axis = (data, label, more = {}) => ({
+  type: 'category',
+  inverse: true,
+  data,
+  axisTick: {show: false},
+  axisLine: {show: false},
+  axisLabel: {interval: 0, overflow: 'truncate', ...label},
+  ...more,
+});
+
+// Lines and marks that are only looked at.
+const plain_line = (data, lineStyle, more) => ({type: 'line', data, symbol: 'none', silent: true, lineStyle, ...more});
+const marks_at = (data, lineStyle, label = {show: false}) => ({silent: true, symbol: 'none', label, lineStyle, data});
+
+// Text that stands on a chart's lines.
+const label_on = (theme, style) => ({show: true, textBorderColor: theme.card, textBorderWidth: 3, ...style});

@@ -17,8 +17,7 @@ function term_groups(points, terms_of) {
   const own = term_order().map((name, k) => ({name, doc: docs.get(name), colour: theme.parts[k], names: [name]}));
   const groups = own.filter(({name, colour}) => colour && used.has(name));
   const rest = own.filter(({name, colour}) => !colour && used.has(name)).map(({name}) => name);
-  if (rest.length)
-    groups.push({name: 'all else', doc: rest.join(', '), colour: theme.neutral, names: rest});
+  if (rest.length) groups.push({name: 'all else', doc: rest.join(', '), colour: theme.neutral, names: rest});
   return groups;
 }
 
@@ -55,20 +54,18 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
       .reduce((sum, term) => sum + term.seconds, 0);
   fill(
     legend,
-    groups.map((group) => h('span', {class: 'key'}, swatch(group.colour), group.name)),
-    groups.filter(({doc}) => doc).map(({name, doc}) => h('span', {class: 'key quiet'}, `${name}: ${doc}`)),
+    groups.map((group) => h('span.key', swatch(group.colour), group.name)),
+    groups.filter(({doc}) => doc).map(({name, doc}) => h('span.key.quiet', `${name}: ${doc}`)),
     ideal
       ? h(
-          'span',
-          {class: 'key'},
+          'span.key',
           swatch(theme.ink, true),
           `ideal step: ${si_text(ideal, 's')} (every quantisable GEMM in FP4, quantisation free)`,
         )
       : null,
     left_out.length
       ? h(
-          'span',
-          {class: 'key quiet'},
+          'span.key.quiet',
           `not drawn, far longer: ${left_out.map(({point, name}) => `${name} ${si_text(total(point), 's')}${overhead ? ` (+${value_text(overhead, overhead.mean[point])})` : ''}`).join(', ')}`,
         )
       : null,
@@ -88,14 +85,12 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
     itemStyle: {color: group.colour, borderColor: theme.card, borderWidth: 0.5},
     data: points.map((i) => sum_of(i, group.names) / factor),
     emphasis: {focus: 'none'},
-    animation: false,
     markLine:
       k === 0 && ideal
         ? {
             silent: true,
             symbol: 'none',
             label: {show: false},
-            animation: false,
             lineStyle: {color: theme.ink, type: 'solid', width: 1.6},
             data: [{xAxis: ideal / factor}],
           }
@@ -107,7 +102,6 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
     stack: 'step',
     silent: true,
     data: points.map(() => 0),
-    animation: false,
     tooltip: {show: false},
     label: {
       show: true,
@@ -120,81 +114,64 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
   const row_height = narrow ? 46 : 30;
   const chart = chart_in(container, rows.length * row_height + 56);
   const width = narrow ? 0 : title_width;
-  chart.setOption(
-    {
-      animation: false,
-      textStyle: {fontFamily: 'system-ui, sans-serif'},
-      grid: {left: narrow ? 8 : width + 12, right: 76, top: narrow ? 14 : 8, bottom: 44},
-      tooltip: {
-        trigger: 'axis',
-        axisPointer: {type: 'shadow'},
-        ...tooltip_box(theme),
-        formatter: (items) => {
-          const i = points[items[0].dataIndex];
-          return h(
-            'div',
-            {},
-            h('b', {}, rows[items[0].dataIndex].name),
-            h(
-              'table',
-              {class: 'tip-table'},
-              terms_of(i)
-                .sort((a, b) => b.seconds - a.seconds)
-                .map((term) =>
-                  h(
-                    'tr',
-                    {},
-                    h('td', {}, term.name),
-                    h('td', {}, si_text(term.seconds, 's')),
-                    h('td', {}, `${significant((100 * term.seconds) / total(i), 2)} %`),
-                  ),
+  chart.setOption({
+    grid: {left: narrow ? 8 : width + 12, right: 76, top: narrow ? 14 : 8, bottom: 44},
+    tooltip: {
+      ...tooltip(theme, 'axis', (items) => {
+        const i = points[items[0].dataIndex];
+        return h(
+          'div',
+          h('b', rows[items[0].dataIndex].name),
+          h(
+            'table.tip-table',
+            terms_of(i)
+              .sort((a, b) => b.seconds - a.seconds)
+              .map((term) =>
+                h(
+                  'tr',
+                  h('td', term.name),
+                  h('td', si_text(term.seconds, 's')),
+                  h('td', `${significant((100 * term.seconds) / total(i), 2)} %`),
                 ),
-              h(
-                'tr',
-                {class: 'sum'},
-                h('td', {}, only ? 'together' : 'step'),
-                h('td', {}, si_text(total(i), 's')),
-                h('td', {}, end_label(i)),
               ),
-            ),
-          );
-        },
-      },
-      xAxis: {
-        type: 'value',
-        name: `${only ? 'quantisation work in' : 'time of'} one training step (${prefix}s)`,
-        nameLocation: 'middle',
-        nameGap: 28,
-        nameTextStyle: {color: theme.quiet},
-        axisLabel: {color: theme.quiet},
-        splitLine: {lineStyle: {color: theme.line}},
-      },
-      yAxis: {
-        type: 'category',
-        inverse: true,
-        data: rows.map((row) => row.name),
-        axisTick: {show: false},
-        axisLine: {lineStyle: {color: theme.strong_line}},
-        axisLabel: narrow
-          ? {
-              color: theme.ink,
-              fontSize: 11,
-              inside: true,
-              verticalAlign: 'bottom',
-              padding: [0, 0, 13, -4],
-              textBorderColor: theme.card,
-              textBorderWidth: 3,
-              width: container.clientWidth - 24,
-              overflow: 'truncate',
-              interval: 0,
-            }
-          : {color: theme.ink, fontSize: 12, width, overflow: 'truncate', interval: 0},
-        z: 10,
-      },
-      series,
+            h('tr.sum', h('td', only ? 'together' : 'step'), h('td', si_text(total(i), 's')), h('td', end_label(i))),
+          ),
+        );
+      }),
+      axisPointer: {type: 'shadow'},
     },
-    {notMerge: true},
-  );
+    xAxis: {
+      type: 'value',
+      ...axis_name(`${only ? 'quantisation work in' : 'time of'} one training step (${prefix}s)`, 28, {
+        color: theme.quiet,
+      }),
+      axisLabel: {color: theme.quiet},
+      splitLine: {lineStyle: {color: theme.line}},
+    },
+    yAxis: {
+      type: 'category',
+      inverse: true,
+      data: rows.map((row) => row.name),
+      axisTick: {show: false},
+      axisLine: {lineStyle: {color: theme.strong_line}},
+      axisLabel: narrow
+        ? {
+            color: theme.ink,
+            fontSize: 11,
+            inside: true,
+            verticalAlign: 'bottom',
+            padding: [0, 0, 13, -4],
+            textBorderColor: theme.card,
+            textBorderWidth: 3,
+            width: container.clientWidth - 24,
+            overflow: 'truncate',
+            interval: 0,
+          }
+        : {color: theme.ink, fontSize: 12, width, overflow: 'truncate', interval: 0},
+      z: 10,
+    },
+    series,
+  });
 }
 
 function term_table(point) {
@@ -203,18 +180,15 @@ function term_table(point) {
   const total = terms.reduce((sum, term) => sum + term.seconds, 0);
   return h(
     'details',
-    {},
-    h('summary', {}, 'The same in numbers'),
+    h('summary', 'The same in numbers'),
     h(
-      'table',
-      {class: 'facts'},
+      'table.facts',
       terms.map((term) =>
         h(
           'tr',
-          {},
           h('th', {scope: 'row'}, term.name),
-          h('td', {}, si_text(term.seconds, 's')),
-          h('td', {class: 'quiet'}, `${significant((100 * term.seconds) / total, 2)} %`),
+          h('td', si_text(term.seconds, 's')),
+          h('td.quiet', `${significant((100 * term.seconds) / total, 2)} %`),
         ),
       ),
     ),
@@ -273,13 +247,12 @@ function paint_costs() {
     by_id('cost-controls'),
     plain
       ? h(
-          'div',
-          {class: 'segments', role: 'group', 'aria-label': 'What the bars show'},
+          'div.segments',
+          {role: 'group', 'aria-label': 'What the bars show'},
           segments.map(([value, text]) =>
             h(
               'button',
               {
-                type: 'button',
                 'aria-pressed': String(cost_mode === value),
                 onclick: () => {
                   cost_mode = value;

@@ -22,7 +22,6 @@ function curve_series(curve, name, colour, type, title) {
     type: 'line',
     name: `${title}, seed ${curve.seed}`,
     data: curve.step.map((step, k) => [step, curve[name][k]]).filter(([, loss]) => Number.isFinite(loss)),
-    animation: false,
     symbol: validation ? 'circle' : 'none',
     symbolSize: 4,
     lineStyle: {color: colour, width: validation ? 1.8 : 1, type, opacity: validation ? 1 : 0.55},
@@ -51,61 +50,46 @@ function paint_curves(container, legend, point) {
     ...(alone ? training(own) : []),
     ...validation(own),
   ];
-  const key = (group, text) => h('span', {class: 'key'}, swatch(group.colour, true), text);
+  const key = (group, text) => h('span.key', swatch(group.colour, true), text);
   fill(
     legend,
     key(own, alone ? `this configuration, ${plural(own.curves.length, 'seed')}` : own.title),
     others.map((group) => key(group, group.curves.length ? group.title : `${group.title}, no curve stored`)),
     key(fp32, reference.length ? 'fp32, same seeds (dashed)' : 'fp32: no curve stored'),
-    h('span', {class: 'key quiet'}, alone ? 'with dots: validation; dotted: training' : 'validation, a line a seed'),
+    h('span.key.quiet', alone ? 'with dots: validation; dotted: training' : 'validation, a line a seed'),
   );
   const values = series
     .flatMap((item) => item.data.map(([, loss]) => loss))
     .filter((loss) => loss > 0)
     .sort((a, b) => a - b);
   const log = values.length > 0 && values.at(-1) / values[0] > 12;
-  chart_in(container, 230).setOption(
-    {
-      animation: false,
-      textStyle: {fontFamily: 'system-ui, sans-serif'},
-      grid: {left: 52, right: 14, top: 12, bottom: 40},
-      tooltip: {
-        trigger: 'axis',
-        ...tooltip_box(theme),
-        formatter: (items) =>
-          h(
-            'div',
-            {},
-            h('b', {}, `step ${items[0].value[0]}`),
-            h(
-              'table',
-              {class: 'tip-table'},
-              items
-                .slice(0, 12)
-                .map((item) => h('tr', {}, h('td', {}, item.seriesName), h('td', {}, significant(item.value[1], 4)))),
-            ),
-          ),
-      },
-      xAxis: {
-        type: 'value',
-        name: 'step',
-        nameLocation: 'middle',
-        nameGap: 26,
-        nameTextStyle: {color: theme.quiet},
-        axisLabel: {color: theme.quiet},
-        splitLine: {show: false},
-        axisLine: {lineStyle: {color: theme.strong_line}},
-      },
-      yAxis: {
-        type: log ? 'log' : 'value',
-        scale: true,
-        axisLabel: {color: theme.quiet, formatter: (v) => significant(v, 2)},
-        splitLine: {lineStyle: {color: theme.line}},
-      },
-      series,
+  chart_in(container, 230).setOption({
+    grid: {left: 52, right: 14, top: 12, bottom: 40},
+    tooltip: tooltip(theme, 'axis', (items) =>
+      h(
+        'div',
+        h('b', `step ${items[0].value[0]}`),
+        h(
+          'table.tip-table',
+          items.slice(0, 12).map((item) => h('tr', h('td', item.seriesName), h('td', significant(item.value[1], 4)))),
+        ),
+      ),
+    ),
+    xAxis: {
+      type: 'value',
+      ...axis_name('step', 26, {color: theme.quiet}),
+      axisLabel: {color: theme.quiet},
+      splitLine: {show: false},
+      axisLine: {lineStyle: {color: theme.strong_line}},
     },
-    {notMerge: true},
-  );
+    yAxis: {
+      type: log ? 'log' : 'value',
+      scale: true,
+      axisLabel: {color: theme.quiet, formatter: (v) => significant(v, 2)},
+      splitLine: {lineStyle: {color: theme.line}},
+    },
+    series,
+  });
   return true;
 }
 

@@ -9,10 +9,9 @@ function fact_rows(point) {
         'tr',
         {title: column.doc || null},
         h('th', {scope: 'row'}, column.label),
-        h('td', {}, mean_text(column, point, 4)),
+        h('td', mean_text(column, point, 4)),
         h(
-          'td',
-          {class: 'quiet'},
+          'td.quiet',
           Number.isFinite(column.mean[point]) && Number.isFinite(column.low?.[point])
             ? `[${value_text(column, column.low[point])}, ${value_text(column, column.high[point])}]`
             : '',
@@ -51,22 +50,20 @@ function difference_table(point) {
   const changes = differences(state.model, point);
   if (!changes.length)
     return h(
-      'p',
-      {class: 'quiet'},
+      'p.quiet',
       state.model.baseline[point]
         ? 'A baseline recipe: the axes of the grid do not apply.'
         : 'Nothing: this is the base configuration.',
     );
   return h(
-    'table',
-    {class: 'facts'},
+    'table.facts',
     changes.map(({axis, value, reference}) =>
       h(
         'tr',
         {title: axis.doc || null},
         h('th', {scope: 'row'}, axis.name),
-        h('td', {}, h('s', {class: 'quiet'}, reference)),
-        h('td', {}, h('b', {}, value)),
+        h('td', h('s.quiet', reference)),
+        h('td', h('b', value)),
       ),
     ),
   );
@@ -82,28 +79,26 @@ function sensitivity_table(point) {
       high = model.get('sensitivity', 'high')[row];
     // Factors from 1/4 to 4 on a logarithmic track of 100 %.
     const place = (factor) => 50 + 25 * Math.log2(Math.min(Math.max(factor, 0.25), 4));
-    const bar = h('span', {class: 'track-bar'});
+    const bar = h('span.track-bar');
     bar.style.left = `${place(low)}%`;
     bar.style.width = `${Math.max(place(high) - place(low), 2)}%`;
     rows.push(
       h(
         'tr',
-        {},
         h('th', {scope: 'row'}, words_at(model.get('sensitivity', 'weight'), row)),
-        h('td', {class: 'track-cell'}, h('span', {class: 'track'}, bar)),
-        h('td', {class: 'quiet'}, `× ${significant(low, 2)} … ${significant(high, 2)}`),
+        h('td.track-cell', h('span.track', bar)),
+        h('td.quiet', `× ${significant(low, 2)} … ${significant(high, 2)}`),
       ),
     );
   }
   if (!rows.length) return null;
   return [
-    h('h3', {}, 'How safe is its place?'),
+    h('h3', 'How safe is its place?'),
     h(
-      'p',
-      {class: 'quiet small'},
+      'p.quiet.small',
       'Factors by which a cost may change with the point still undominated (track: ¼ to 4; the middle is the cost as modelled).',
     ),
-    h('table', {class: 'facts'}, rows),
+    h('table.facts', rows),
   ];
 }
 
@@ -113,22 +108,17 @@ function command_block(point) {
   if (!template) return null;
   const rows = point_runs(model, point);
   const seeds = rows.map((row) => model.get('runs', 'seed')[row]);
-  const text = h('code', {class: 'command', id: 'command'});
+  const text = h('code.command', {id: 'command'});
   const set = (seed) => {
     text.textContent = template.replaceAll('{seed}', String(seed));
   };
   set(seeds[0] ?? 1);
-  const copy = h(
-    'button',
-    {type: 'button', class: 'button', id: 'copy-command', onclick: () => copy_text(text.textContent, copy)},
-    'Copy',
-  );
+  const copy = h('button.button', {id: 'copy-command', onclick: () => copy_text(text.textContent, copy)}, 'Copy');
   const choose =
     seeds.length > 1 && template.includes('{seed}')
       ? h(
-          'label',
-          {class: 'choice'},
-          h('span', {}, 'seed'),
+          'label.choice',
+          h('span', 'seed'),
           h(
             'select',
             {onchange: (event) => set(event.target.value)},
@@ -137,11 +127,10 @@ function command_block(point) {
         )
       : null;
   return [
-    h('h3', {}, 'Run it again'),
-    h('div', {class: 'command-box'}, text, h('div', {class: 'command-tools'}, choose, copy)),
+    h('h3', 'Run it again'),
+    h('div.command-box', text, h('div.command-tools', choose, copy)),
     h(
-      'p',
-      {class: 'quiet small'},
+      'p.quiet.small',
       'The digest it prints must equal the one of that seed below: same bits on every machine and for any number of threads.',
     ),
   ];
@@ -155,45 +144,33 @@ function seed_table(point) {
     (column) => column.kind === 'quality' && model.get('runs', column.name).some(Number.isFinite),
   );
   return [
-    h('h3', {}, plural(rows.length, 'run')),
+    h('h3', plural(rows.length, 'run')),
     h(
-      'div',
-      {class: 'scroll-x', tabindex: 0, role: 'region', 'aria-label': 'Runs'},
+      'div.scroll-x',
+      {tabindex: 0, role: 'region', 'aria-label': 'Runs'},
       h(
-        'table',
-        {class: 'runs'},
+        'table.runs',
         h(
           'thead',
-          {},
           h(
             'tr',
-            {},
-            h('th', {}, 'seed'),
-            h('th', {}, 'role'),
-            qualities.map((column) => h('th', {class: 'number'}, column.label)),
-            h('th', {}, 'digest'),
+            h('th', 'seed'),
+            h('th', 'role'),
+            qualities.map((column) => h('th.number', column.label)),
+            h('th', 'digest'),
           ),
         ),
         h(
           'tbody',
-          {},
           rows.slice(0, 60).map((row) => {
             const status = words_at(model.get('runs', 'status'), row);
             const digest = model.get('runs', 'digest');
             return h(
               'tr',
-              {},
-              h('td', {}, String(model.get('runs', 'seed')[row])),
-              h(
-                'td',
-                {},
-                words_at(model.get('runs', 'role'), row),
-                status === 'finished' ? null : h('b', {}, ' ' + status),
-              ),
-              qualities.map((column) =>
-                h('td', {class: 'number'}, value_text(column, model.get('runs', column.name)[row], 4)),
-              ),
-              h('td', {class: 'mono'}, words_at(digest, row) || '–'),
+              h('td', String(model.get('runs', 'seed')[row])),
+              h('td', words_at(model.get('runs', 'role'), row), status === 'finished' ? null : h('b', ' ' + status)),
+              qualities.map((column) => h('td.number', value_text(column, model.get('runs', column.name)[row], 4))),
+              h('td.mono', words_at(digest, row) || '–'),
             );
           }),
         ),
@@ -225,18 +202,17 @@ function configuration_block(point) {
     return Object.entries(item).flatMap(([key, child]) => {
       const here = `${path}/${key}`;
       if (child !== null && typeof child === 'object' && !Array.isArray(child))
-        return [h('span', {class: 'code-line'}, `${pad}${key}:`), ...show(child, indent + 1, here)];
+        return [h('span.code-line', `${pad}${key}:`), ...show(child, indent + 1, here)];
       const leaf = JSON.stringify(child);
       const changed = base_lines.size > 0 && !base_lines.has(`${here}=${leaf}`);
       return [h('span', {class: changed ? 'code-line changed' : 'code-line'}, `${pad}${key}: ${leaf}`)];
     });
   };
-  const copy = h('button', {type: 'button', class: 'plain', onclick: () => copy_text(text, copy)}, 'Copy as JSON');
+  const copy = h('button.plain', {onclick: () => copy_text(text, copy)}, 'Copy as JSON');
   return h(
-    'details',
-    {class: 'full-config'},
-    h('summary', {}, 'Full configuration'),
-    h('p', {class: 'quiet small'}, base_lines.size ? 'Marked lines differ from the base configuration. ' : '', copy),
+    'details.full-config',
+    h('summary', 'Full configuration'),
+    h('p.quiet.small', base_lines.size ? 'Marked lines differ from the base configuration. ' : '', copy),
     h('pre', {tabindex: 0, role: 'region', 'aria-label': 'Full configuration'}, show(value, 0, '')),
   );
 }
@@ -245,30 +221,29 @@ function paint_detail(body, point) {
   const {model} = state;
   const word = model.states[point];
   const name = words_at(model.name, point);
-  const curve_chart = h('div', {class: 'chart', id: 'curve-chart'}),
-    curve_legend = h('div', {class: 'legend'});
-  const cost_chart = h('div', {class: 'chart'}),
-    cost_legend = h('div', {class: 'legend'});
-  const curve_tools = h('div', {class: 'export'});
+  const curve_chart = h('div.chart', {id: 'curve-chart'}),
+    curve_legend = h('div.legend');
+  const cost_chart = h('div.chart'),
+    cost_legend = h('div.legend');
+  const curve_tools = h('div.export');
   const has_terms = point_terms(model, point).length > 0;
   fill(
     body,
     h(
-      'p',
-      {class: 'badge-line'},
+      'p.badge-line',
       h('span', {class: `badge ${word}`}, state_icon(word), state_words[word]),
-      h('span', {class: 'mono quiet', title: 'configuration hash'}, model.hash[point]),
+      h('span.mono.quiet', {title: 'configuration hash'}, model.hash[point]),
     ),
-    name ? h('h3', {class: 'detail-name'}, name) : null,
-    h('p', {class: 'small'}, verdict_text(point)),
-    h('table', {class: 'facts'}, fact_rows(point)),
-    h('h3', {}, 'Difference to the base'),
+    name ? h('h3.detail-name', name) : null,
+    h('p.small', verdict_text(point)),
+    h('table.facts', fact_rows(point)),
+    h('h3', 'Difference to the base'),
     difference_table(point),
-    h('h3', {}, 'Loss curves'),
+    h('h3', 'Loss curves'),
     curve_legend,
     curve_chart,
     curve_tools,
-    has_terms ? [h('h3', {}, 'Where the time of a step goes'), cost_legend, cost_chart, term_table(point)] : null,
+    has_terms ? [h('h3', 'Where the time of a step goes'), cost_legend, cost_chart, term_table(point)] : null,
     command_block(point),
     sensitivity_table(point),
     seed_table(point),
@@ -284,8 +259,7 @@ function paint_detail(body, point) {
   else
     curve_chart.replaceWith(
       h(
-        'p',
-        {class: 'quiet small'},
+        'p.quiet.small',
         'Not stored on this page: curves are kept for the front, the baselines and the 300 configurations nearest to the front. The command below makes it again.',
       ),
     );

@@ -85,13 +85,12 @@ function paint_effects() {
   const better = y.lower_is_better ? 'lower' : 'higher';
   fill(
     by_id('effects-legend'),
-    h('span', {class: 'key'}, h('span', {class: 'dot-key', 'aria-hidden': 'true'}), 'mean'),
-    h('span', {class: 'key'}, swatch(theme.ink, true), 'simultaneous 95 % intervals of an axis'),
-    h('span', {class: 'key'}, swatch(theme.line, true), 'middle 80 % of the other settings'),
+    h('span.key', h('span.dot-key', {'aria-hidden': 'true'}), 'mean'),
+    h('span.key', swatch(theme.ink, true), 'simultaneous 95 % intervals of an axis'),
+    h('span.key', swatch(theme.line, true), 'middle 80 % of the other settings'),
     h(
-      'span',
-      {class: 'key'},
-      h('span', {class: 'quiet'}, 'colour:'),
+      'span.key',
+      h('span.quiet', 'colour:'),
       swatch(theme.better),
       'better',
       swatch(theme.worse),
@@ -125,128 +124,83 @@ function paint_effects() {
     );
   const width = narrow ? 118 : 210;
   const chart = chart_in(by_id('effects-chart'), lines.length * 23 + 52);
-  const bar = (data, style, z) => ({
-    type: 'line',
-    data,
-    symbol: 'none',
-    silent: true,
-    animation: false,
-    z,
-    lineStyle: style,
-  });
-  chart.setOption(
-    {
-      animation: false,
-      textStyle: {fontFamily: 'system-ui, sans-serif'},
-      grid: {left: width + 8, right: narrow ? 12 : 170, top: 6, bottom: 44},
-      tooltip: {
-        trigger: 'item',
-        ...tooltip_box(theme),
-        formatter: ({data}) => {
-          const {line} = data;
-          return h(
-            'div',
-            {},
-            h('b', {}, `${line.group.name} = ${line.text}`),
-            h('p', {class: 'quiet small'}, `against ${line.group.reference || 'the reference'}`),
-            h(
-              'table',
-              {class: 'tip-table'},
-              h('tr', {}, h('td', {}, 'mean change'), h('td', {}, interval_text(y, line.mean, line.low, line.high))),
-              Number.isFinite(line.q10)
-                ? h(
-                    'tr',
-                    {},
-                    h('td', {}, 'middle 80 % of settings'),
-                    h('td', {}, `${value_text(y, line.q10)} … ${value_text(y, line.q90)}`),
-                  )
-                : null,
-              Number.isFinite(line.share)
-                ? h(
-                    'tr',
-                    {},
-                    h('td', {}, 'settings with this sign'),
-                    h('td', {}, `${significant(100 * line.share, 3)} %`),
-                  )
-                : null,
-              h('tr', {}, h('td', {}, 'verdict'), h('td', {}, effect_word(line))),
-            ),
-          );
-        },
-      },
-      xAxis: {
-        ...scale_axis(scale, plain_range(spans, scale), y, theme, 12),
-        name: `change of ${column_title(y)}: left is ${y.lower_is_better ? 'better' : 'worse'}${scale.kind === 'log' ? ' (logarithmic on both sides of 0)' : ''}`,
-        nameLocation: 'middle',
-        nameGap: 28,
-        nameTextStyle: {color: theme.quiet},
-      },
-      // The right axis repeats mean and verdict as text, so that nothing depends on reading positions or colours.
-      yAxis: [
-        {
-          type: 'category',
-          inverse: true,
-          data: lines.map((line, k) => String(k)),
-          axisTick: {show: false},
-          axisLine: {show: false},
-          splitLine: {show: false},
-          axisLabel: {
-            interval: 0,
-            width,
-            overflow: 'truncate',
-            formatter: (k) => `{${lines[k].header ? 'head' : 'row'}|${lines[k].text.replace(/[{}|]/g, ' ')}}`,
-            rich: {head: {color: theme.ink, fontWeight: 700, fontSize: 12}, row: {color: theme.quiet, fontSize: 12}},
-          },
-        },
-        {
-          type: 'category',
-          inverse: true,
-          position: 'right',
-          data: lines.map((line, k) => String(k)),
-          axisTick: {show: false},
-          axisLine: {show: false},
-          axisLabel: {
-            show: !narrow,
-            interval: 0,
-            color: theme.quiet,
-            fontSize: 12,
-            formatter: (k) =>
-              lines[k].header ? '' : `${even_text(y, lines[k].mean, groups[0].size)}  ${effect_word(lines[k])}`,
-          },
-        },
-      ],
-      series: [
-        bar(segments('q10', 'q90'), {color: theme.line, width: 9, cap: 'butt'}, 2),
-        bar(segments('low', 'high'), {color: theme.ink, width: 2}, 3),
-        {
-          type: 'scatter',
-          z: 4,
-          animation: false,
-          symbolSize: 10,
-          data: lines
-            .map((line, k) => ({line, k}))
-            .filter(({line}) => !line.header)
-            .map(({line, k}) => ({
-              value: [scale.to(line.mean), k],
-              line,
-              itemStyle:
-                good(line) || bad(line)
-                  ? {color: colour(line), borderColor: theme.card, borderWidth: 1}
-                  : {color: theme.card, borderColor: colour(line), borderWidth: 2},
-            })),
-          markLine: {
-            silent: true,
-            symbol: 'none',
-            animation: false,
-            label: {show: false},
-            lineStyle: {color: theme.strong_line, type: 'solid', width: 1.2},
-            data: [{xAxis: 0}],
-          },
-        },
-      ],
+  chart.setOption({
+    grid: {left: width + 8, right: narrow ? 12 : 170, top: 6, bottom: 44},
+    tooltip: tooltip(theme, 'item', ({data}) => {
+      const {line} = data;
+      return h(
+        'div',
+        h('b', `${line.group.name} = ${line.text}`),
+        h('p.quiet.small', `against ${line.group.reference || 'the reference'}`),
+        h(
+          'table.tip-table',
+          h('tr', h('td', 'mean change'), h('td', interval_text(y, line.mean, line.low, line.high))),
+          Number.isFinite(line.q10)
+            ? h(
+                'tr',
+                h('td', 'middle 80 % of settings'),
+                h('td', `${value_text(y, line.q10)} … ${value_text(y, line.q90)}`),
+              )
+            : null,
+          Number.isFinite(line.share)
+            ? h('tr', h('td', 'settings with this sign'), h('td', `${significant(100 * line.share, 3)} %`))
+            : null,
+          h('tr', h('td', 'verdict'), h('td', effect_word(line))),
+        ),
+      );
+    }),
+    xAxis: {
+      ...scale_axis(scale, plain_range(spans, scale), y, theme, 12),
+      ...axis_name(
+        `change of ${column_title(y)}: left is ${y.lower_is_better ? 'better' : 'worse'}${scale.kind === 'log' ? ' (logarithmic on both sides of 0)' : ''}`,
+        28,
+        {color: theme.quiet},
+      ),
     },
-    {notMerge: true},
-  );
+    // The right axis repeats mean and verdict as text, so that nothing depends on reading positions or colours.
+    yAxis: [
+      row_axis(
+        lines.map((line, k) => String(k)),
+        {
+          width,
+          formatter: (k) => `{${lines[k].header ? 'head' : 'row'}|${lines[k].text.replace(/[{}|]/g, ' ')}}`,
+          rich: {head: {color: theme.ink, fontWeight: 700, fontSize: 12}, row: {color: theme.quiet, fontSize: 12}},
+        },
+      ),
+      row_axis(
+        lines.map((line, k) => String(k)),
+        {
+          show: !narrow,
+          color: theme.quiet,
+          fontSize: 12,
+          formatter: (k) =>
+            lines[k].header ? '' : `${even_text(y, lines[k].mean, groups[0].size)}  ${effect_word(lines[k])}`,
+        },
+        {position: 'right'},
+      ),
+    ],
+    series: [
+      plain_line(segments('q10', 'q90'), {color: theme.line, width: 9, cap: 'butt'}, {z: 2}),
+      plain_line(segments('low', 'high'), {color: theme.ink, width: 2}, {z: 3}),
+      {
+        type: 'scatter',
+        z: 4,
+        symbolSize: 10,
+        data: lines
+          .map((line, k) => ({line, k}))
+          .filter(({line}) => !line.header)
+          .map(({line, k}) => ({
+            value: [scale.to(line.mean), k],
+            line,
+            itemStyle:
+              good(line) || bad(line)
+                ? {color: colour(line), borderColor: theme.card, borderWidth: 1}
+                : {color: theme.card, borderColor: colour(line), borderWidth: 2},
+          })),
+        markLine: marks_at([{xAxis: 0}], {color: theme.strong_line, type: 'solid', width: 1.2}),
+      },
+    ],
+  });
 }
 
 function setup_effects() {

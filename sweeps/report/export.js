@@ -31,17 +31,15 @@ function export_chart(kind, container, what) {
 function export_buttons(place, container, what) {
   const button = (kind) =>
     h(
-      'button',
+      'button.link',
       {
-        type: 'button',
-        class: 'link',
         'data-kind': kind,
         'aria-label': `${what.title()} as ${kind.toUpperCase()}`,
         onclick: () => export_chart(kind, container, what),
       },
       kind.toUpperCase(),
     );
-  fill(place, h('span', {class: 'quiet'}, 'Save as'), ['png', 'svg', 'csv'].map(button));
+  fill(place, h('span.quiet', 'Save as'), ['png', 'svg', 'csv'].map(button));
 }
 
 // Rows of the points that a chart draws: what they are, and their columns.

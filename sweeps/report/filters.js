@@ -8,7 +8,7 @@ function select_box(id, label, options, value, change) {
       target.append(h('option', {value: word, selected: word === value}, text));
     if (option.group) box.append(target);
   }
-  return h('label', {class: 'choice', for: id}, h('span', {}, label), box);
+  return h('label.choice', {for: id}, h('span', label), box);
 }
 
 function column_options(kinds) {
@@ -91,13 +91,12 @@ function filter_menu(facet, title, hint, rows, counts) {
   const summary = h(
     'summary',
     {title: hint},
-    h('span', {}, title),
-    chosen.length ? h('b', {}, chosen.length > 2 ? `${chosen.length} values` : chosen.join(', ')) : null,
+    h('span', title),
+    chosen.length ? h('b', chosen.length > 2 ? `${chosen.length} values` : chosen.join(', ')) : null,
   );
   const list = rows.map((row) =>
     h(
-      'label',
-      {class: 'tick'},
+      'label.tick',
       h('input', {
         type: 'checkbox',
         checked: ticked.has(row.code),
@@ -105,17 +104,15 @@ function filter_menu(facet, title, hint, rows, counts) {
         onchange: (event) => toggle(row.code, event.target.checked),
       }),
       row.icon ?? null,
-      h('span', {class: 'tick-text'}, row.text),
-      row.mark ? h('i', {class: 'quiet'}, row.mark) : null,
-      h('span', {class: 'count'}, (counts.get(row.code) ?? 0).toLocaleString('en')),
+      h('span.tick-text', row.text),
+      row.mark ? h('i.quiet', row.mark) : null,
+      h('span.count', (counts.get(row.code) ?? 0).toLocaleString('en')),
     ),
   );
   const clear = chosen.length
     ? h(
-        'button',
+        'button.plain',
         {
-          type: 'button',
-          class: 'plain',
           onclick: () => {
             state.filters.delete(facet);
             refresh('filter');
@@ -136,7 +133,7 @@ function filter_menu(facet, title, hint, rows, counts) {
       },
     },
     summary,
-    h('div', {class: 'menu'}, hint ? h('p', {class: 'quiet small'}, hint) : null, list, clear),
+    h('div.menu', hint ? h('p.quiet.small', hint) : null, list, clear),
   );
 }
 
@@ -175,21 +172,19 @@ function paint_filters() {
   const restricted = visible.length < all.length;
   fill(
     place,
-    h('span', {class: 'filters-title'}, 'Filter'),
+    h('span.filters-title', 'Filter'),
     ...menus,
     h(
-      'span',
-      {class: 'shown', id: 'shown-count'},
+      'span.shown',
+      {id: 'shown-count'},
       restricted
         ? `${visible.length.toLocaleString('en')} of ${plural(all.length, 'configuration')}`
         : `${plural(all.length, 'configuration')}`,
     ),
     restricted
       ? h(
-          'button',
+          'button.plain',
           {
-            type: 'button',
-            class: 'plain',
             id: 'clear-filters',
             onclick: () => {
               state.filters.clear();

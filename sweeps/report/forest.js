@@ -35,36 +35,16 @@ function forest_option(lines, width, theme, {column, title, tip}) {
   const delta = drawn[0].delta;
   const colour = (line) => (line.low > 0 ? theme.worse : line.high < 0 ? theme.better : theme.neutral);
   return {
-    animation: false,
-    textStyle: {fontFamily: 'system-ui, sans-serif'},
     grid: {left: width + 10, right: 16, top: 8, bottom: 46},
-    tooltip: {
-      trigger: 'item',
-      ...tooltip_box(theme),
-      formatter: ({data: {line}}) => tip(line),
-    },
+    tooltip: tooltip(theme, 'item', ({data: {line}}) => tip(line)),
     xAxis: {
       ...scale_axis(scale, range, column, theme, 11),
-      name: `${title}${scale.kind === 'log' ? ' (signed log)' : ''}`,
-      nameLocation: 'middle',
-      nameGap: 24,
-      nameTextStyle: {color: theme.quiet, fontSize: 11},
+      ...axis_name(`${title}${scale.kind === 'log' ? ' (signed log)' : ''}`, 24, {color: theme.quiet, fontSize: 11}),
     },
-    yAxis: {
-      type: 'category',
-      inverse: true,
-      data: lines.map((_, k) => String(k)),
-      axisTick: {show: false},
-      axisLine: {show: false},
-      axisLabel: {
-        interval: 0,
-        width,
-        overflow: 'truncate',
-        color: theme.quiet,
-        fontSize: 11,
-        formatter: (k) => (lines[k].header ? '' : lines[k].text),
-      },
-    },
+    yAxis: row_axis(
+      lines.map((_, k) => String(k)),
+      {width, color: theme.quiet, fontSize: 11, formatter: (k) => (lines[k].header ? '' : lines[k].text)},
+    ),
     series: [
       {
         type: 'line',
@@ -79,28 +59,19 @@ function forest_option(lines, width, theme, {column, title, tip}) {
         ),
         symbol: 'none',
         silent: true,
-        animation: false,
         lineStyle: {color: theme.ink, width: 1.6},
         markArea: {
           silent: true,
           itemStyle: {color: theme.wash},
           data: Number.isFinite(delta) ? [[{xAxis: scale.to(-delta)}, {xAxis: scale.to(delta)}]] : [],
         },
-        markLine: {
-          silent: true,
-          symbol: 'none',
-          animation: false,
-          label: {show: false},
-          lineStyle: {color: theme.strong_line, type: 'solid'},
-          data: [{xAxis: 0}],
-        },
+        markLine: marks_at([{xAxis: 0}], {color: theme.strong_line, type: 'solid'}),
       },
       // Headings run over the whole width: there is nothing to draw in their lines.
       {
         type: 'scatter',
         symbolSize: 0,
         silent: true,
-        animation: false,
         label: {show: true, position: 'right', offset: [-width, 0], color: theme.ink, fontWeight: 700, fontSize: 11},
         data: lines.flatMap((line, k) =>
           line.header ? [{value: [range[0], k], label: {formatter: () => line.text}}] : [],
@@ -109,7 +80,6 @@ function forest_option(lines, width, theme, {column, title, tip}) {
       {
         type: 'scatter',
         symbolSize: 9,
-        animation: false,
         z: 4,
         data: lines
           .map((line, k) => ({value: [scale.to(line.mean), k], line, itemStyle: {color: colour(line)}}))
@@ -123,15 +93,15 @@ function forest_option(lines, width, theme, {column, title, tip}) {
 function paint_forest_panels(place, panels, words) {
   const theme = current_theme();
   const built = panels.map((panel) => {
-    const chart = h('div', {class: 'chart', role: 'img', 'aria-label': `Forest plot of ${panel.title}`});
-    const tools = h('div', {class: 'export'});
-    const node = h('div', {class: 'card multiple'}, h('h3', {}, panel.title), chart, tools);
+    const chart = h('div.chart', {role: 'img', 'aria-label': `Forest plot of ${panel.title}`});
+    const tools = h('div.export');
+    const node = h('div.card.multiple', h('h3', panel.title), chart, tools);
     return {...panel, chart, tools, node};
   });
   fill(by_id(place), ...built.map((panel) => panel.node));
   for (const {title, lines, rows, chart, tools} of built) {
     const live = chart_in(chart, lines.length * 20 + 54);
-    live.setOption(forest_option(lines, Math.min(220, chart.clientWidth * 0.45), theme, words), {notMerge: true});
+    live.setOption(forest_option(lines, Math.min(220, chart.clientWidth * 0.45), theme, words));
     export_buttons(tools, chart, {
       title: () => `${words.what}, ${title}`,
       legend: null,
@@ -148,12 +118,10 @@ const comparison_words = {
   tip: (line) =>
     h(
       'div',
-      {},
-      h('b', {}, line.group),
-      h('p', {}, line.name),
+      h('b', line.group),
+      h('p', line.name),
       h(
-        'p',
-        {class: 'small'},
+        'p.small',
         `${interval_text(comparison_words.column, line.mean, line.low, line.high)}: ${forest_verdict(line)}`,
       ),
     ),

@@ -1,14 +1,19 @@
 // Numbers and names as people read them, and the one way this page makes elements: text is always set as text, never
 // parsed as HTML, because recipe and grid names come from users' files.
 
-function h(tag, attributes = {}, ...children) {
+// h('td.quiet', {title: ..}, ..): an element with its classes, its attributes where there are any, and what it holds.
+function h(selector, ...children) {
+  const [tag, ...classes] = selector.split('.');
   const node = document.createElement(tag);
+  if (classes.length) node.className = classes.join(' ');
+  if (tag === 'button') node.type = 'button';
+  const attributes = children[0]?.constructor === Object ? children.shift() : {};
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? '' : String(value));
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  fill(node, ...children);
   return node;
 }
 
@@ -143,7 +148,7 @@ async function copy_text(text, button) {
     await navigator.clipboard.writeText(text);
   } catch {
     // No clipboard permission: the old way through a selected text field.
-    const field = h('textarea', {class: 'only-spoken'});
+    const field = h('textarea.only-spoken');
     field.value = text;
     document.body.append(field);
     field.select();

@@ -123,106 +123,81 @@ function paint_heat() {
         : value_text(y, v, 3);
   const width = (container.clientWidth - left - right) / columns.length;
   const size = [Math.max(width - 3, 4), row_height - 3];
-  chart.setOption(
-    {
-      animation: false,
-      textStyle: {fontFamily: 'system-ui, sans-serif'},
-      grid: {left, right, top, bottom},
-      tooltip: {
-        trigger: 'item',
-        ...tooltip_box(theme),
-        formatter: ({data: {cell}}) =>
-          h(
-            'div',
-            {},
-            h(
-              'b',
-              {},
-              `${a.label} = ${a.values[cell.a] || 'not applicable'}, ${b.label} = ${b.values[cell.b] || 'not applicable'}`,
-            ),
-            h(
-              'table',
-              {class: 'tip-table'},
-              h('tr', {}, h('td', {}, 'configurations'), h('td', {}, String(cell.count))),
-              h('tr', {}, h('td', {}, `best ${y.label}`), h('td', {}, value_text(y, cell.best))),
-              h(
-                'tr',
-                {},
-                h('td', {}, `average ${y.label}`),
-                h('td', {}, cell.known ? value_text(y, cell.sum / cell.known) : '–'),
-              ),
-              h('tr', {}, h('td', {}, 'diverged'), h('td', {}, String(cell.bad))),
-            ),
-          ),
+  chart.setOption({
+    grid: {left, right, top, bottom},
+    tooltip: tooltip(theme, 'item', ({data: {cell}}) =>
+      h(
+        'div',
+        h(
+          'b',
+          `${a.label} = ${a.values[cell.a] || 'not applicable'}, ${b.label} = ${b.values[cell.b] || 'not applicable'}`,
+        ),
+        h(
+          'table.tip-table',
+          h('tr', h('td', 'configurations'), h('td', String(cell.count))),
+          h('tr', h('td', `best ${y.label}`), h('td', value_text(y, cell.best))),
+          h('tr', h('td', `average ${y.label}`), h('td', cell.known ? value_text(y, cell.sum / cell.known) : '–')),
+          h('tr', h('td', 'diverged'), h('td', String(cell.bad))),
+        ),
+      ),
+    ),
+    xAxis: {
+      type: 'category',
+      data: columns.map((code) => a.values[code] || 'not applicable'),
+      ...axis_name(a.name, 30, {color: theme.ink}),
+      axisTick: {show: false},
+      axisLine: {show: false},
+      axisLabel: {
+        color: theme.quiet,
+        interval: 0,
+        width: Math.max(width - 4, 20),
+        overflow: 'truncate',
+        hideOverlap: true,
       },
-      xAxis: {
-        type: 'category',
-        data: columns.map((code) => a.values[code] || 'not applicable'),
-        name: a.name,
-        nameLocation: 'middle',
-        nameGap: 30,
-        nameTextStyle: {color: theme.ink},
-        axisTick: {show: false},
-        axisLine: {show: false},
-        axisLabel: {
-          color: theme.quiet,
-          interval: 0,
-          width: Math.max(width - 4, 20),
-          overflow: 'truncate',
-          hideOverlap: true,
-        },
-      },
-      yAxis: {
-        type: 'category',
-        inverse: true,
-        data: rows.map((code) => b.values[code] || 'not applicable'),
-        axisTick: {show: false},
-        axisLine: {show: false},
-        axisLabel: {color: theme.quiet, interval: 0, width: left - 14, overflow: 'truncate'},
-      },
-      series: [
-        {
-          type: 'scatter',
-          symbol: 'rect',
-          symbolSize: size,
-          animation: false,
-          emphasis: {scale: false},
-          data: cells.map((cell) => {
-            const fill = Number.isFinite(cell.value) ? sequence_colour(share(cell.value), state.dark) : null;
-            return {
-              value: [columns.indexOf(cell.a), rows.indexOf(cell.b)],
-              cell,
-              itemStyle: {color: fill ?? theme.empty, opacity: 1},
-              label: {
-                show: width > 34,
-                formatter: Number.isFinite(cell.value) ? text(cell.value) : 'diverged',
-                color: fill ? ink_on(fill) : theme.quiet,
-                fontSize: width > 60 ? 12 : 10,
-              },
-            };
-          }),
-        },
-      ],
     },
-    {notMerge: true},
-  );
-  const bar = h('span', {class: 'ramp', 'aria-hidden': 'true'});
+    yAxis: row_axis(
+      rows.map((code) => b.values[code] || 'not applicable'),
+      {color: theme.quiet, width: left - 14},
+    ),
+    series: [
+      {
+        type: 'scatter',
+        symbol: 'rect',
+        symbolSize: size,
+        emphasis: {scale: false},
+        data: cells.map((cell) => {
+          const fill = Number.isFinite(cell.value) ? sequence_colour(share(cell.value), state.dark) : null;
+          return {
+            value: [columns.indexOf(cell.a), rows.indexOf(cell.b)],
+            cell,
+            itemStyle: {color: fill ?? theme.empty, opacity: 1},
+            label: {
+              show: width > 34,
+              formatter: Number.isFinite(cell.value) ? text(cell.value) : 'diverged',
+              color: fill ? ink_on(fill) : theme.quiet,
+              fontSize: width > 60 ? 12 : 10,
+            },
+          };
+        }),
+      },
+    ],
+  });
+  const bar = h('span.ramp', {'aria-hidden': 'true'});
   bar.style.background = `linear-gradient(90deg, ${Array.from({length: 10}, (_, k) => sequence_colour(k / 9, state.dark)).join(',')})`;
   fill(
     by_id('heat-legend'),
     known.length
       ? h(
-          'span',
-          {class: 'key'},
+          'span.key',
           heat.value === 'best' || heat.value === 'mean'
-            ? h('span', {class: 'quiet'}, y.lower_is_better ? 'better' : 'worse')
+            ? h('span.quiet', y.lower_is_better ? 'better' : 'worse')
             : null,
           text(low),
           bar,
           text(high),
         )
       : null,
-    h('span', {class: 'key quiet'}, `rows: ${b.name}${scale.kind === 'log' ? '; colours follow a logarithm' : ''}`),
+    h('span.key.quiet', `rows: ${b.name}${scale.kind === 'log' ? '; colours follow a logarithm' : ''}`),
   );
 }
 

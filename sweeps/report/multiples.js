@@ -5,18 +5,17 @@ const most_panels = 12;
 function multiple_panel(context) {
   const {model} = state;
   const title = short_context(context);
-  const chart = h('div', {class: 'chart', role: 'img'});
-  const names = h('ol', {class: 'names small'});
-  const tools = h('div', {class: 'export'});
+  const chart = h('div.chart', {role: 'img'});
+  const names = h('ol.names.small');
+  const tools = h('div.export');
   const node = h(
-    'div',
-    {class: 'card multiple', 'data-context': context},
+    'div.card.multiple',
+    {'data-context': context},
     h(
       'h3',
-      {},
       context === state.context
         ? h('b', {'aria-current': 'true'}, title)
-        : h('button', {type: 'button', class: 'link', onclick: () => choose_context(context)}, title),
+        : h('button.link', {onclick: () => choose_context(context)}, title),
     ),
     chart,
     tools,
@@ -38,7 +37,7 @@ function paint_multiple({context, title, chart, names, tools}) {
     size: [chart.clientWidth - 62, 228],
   };
   const {option, layout} = scatter_option(model, view, state.dark);
-  live.setOption(option, {notMerge: true});
+  live.setOption(option);
   const front = layout.front.points;
   chart.setAttribute(
     'aria-label',
@@ -47,8 +46,8 @@ function paint_multiple({context, title, chart, names, tools}) {
   const shown = named_points(model, view, layout);
   fill(
     names,
-    shown.slice(0, 8).map((text) => h('li', {}, text)),
-    shown.length > 8 ? h('li', {class: 'quiet'}, `and ${shown.length - 8} more`) : null,
+    shown.slice(0, 8).map((text) => h('li', text)),
+    shown.length > 8 ? h('li.quiet', `and ${shown.length - 8} more`) : null,
   );
   export_buttons(tools, chart, {
     title: () => `${model.column(state.y).label} against ${model.column(state.x).label}, ${title}`,

@@ -58,29 +58,26 @@ function paint_provenance(provenance, command) {
     .map((key) => `${word(key)} ${show(provenance[key])}`);
   fill(
     by_id('provenance'),
-    h('h2', {}, 'Where these numbers come from'),
-    h('p', {}, `Made by fp4sim ${command}${first.length ? `: ${first.join(', ')}` : ''}.`),
+    h('h2', 'Where these numbers come from'),
+    h('p', `Made by fp4sim ${command}${first.length ? `: ${first.join(', ')}` : ''}.`),
     h(
       'details',
-      {},
-      h('summary', {}, 'Everything that is known of the run'),
+      h('summary', 'Everything that is known of the run'),
       h(
-        'dl',
-        {class: 'provenance'},
+        'dl.provenance',
         entries
           .filter((entry) => !is_long(entry))
-          .map(([key, value]) => h('div', {}, h('dt', {}, word(key)), h('dd', {}, show(value)))),
+          .map(([key, value]) => h('div', h('dt', word(key)), h('dd', show(value)))),
       ),
       entries
         .filter(is_long)
         .map(([key, value]) => [
-          h('h3', {}, word(key)),
-          h('pre', {class: 'provenance-text', tabindex: 0, role: 'region', 'aria-label': word(key)}, show(value)),
+          h('h3', word(key)),
+          h('pre.provenance-text', {tabindex: 0, role: 'region', 'aria-label': word(key)}, show(value)),
         ]),
     ),
     h(
-      'p',
-      {class: 'quiet small'},
+      'p.quiet.small',
       `Charts: Apache ECharts ${echarts.version} (Apache License 2.0), inside this file. The page loads nothing from anywhere.`,
     ),
   );

@@ -43,17 +43,17 @@ function difference_chips(point, limit = Infinity) {
   const naming = shown_name(state.model, point) ? [] : naming_axes(state.model, words_at(state.model.context, point));
   if (naming.length)
     return naming.map((axis) =>
-      h('span', {class: 'chip', title: axis.name}, axis.label, ' ', h('b', {}, axis.values[axis.codes[point]] || 'none')),
+      h('span.chip', {title: axis.name}, axis.label, ' ', h('b', axis.values[axis.codes[point]] || 'none')),
     );
   // The name of a recipe is its title already.
   const changes = differences(state.model, point).filter(({value}) => value !== shown_name(state.model, point));
   const shown = changes
     .slice(0, limit)
     .map(({axis, value, reference}) =>
-      h('span', {class: 'chip', title: `${axis.name}: ${reference} in the base`}, axis.label, ' ', h('b', {}, value)),
+      h('span.chip', {title: `${axis.name}: ${reference} in the base`}, axis.label, ' ', h('b', value)),
     );
-  if (changes.length > limit) shown.push(h('span', {class: 'chip'}, `+${changes.length - limit}`));
-  if (!changes.length && !shown_name(state.model, point)) shown.push(h('span', {class: 'chip'}, 'base configuration'));
+  if (changes.length > limit) shown.push(h('span.chip', `+${changes.length - limit}`));
+  if (!changes.length && !shown_name(state.model, point)) shown.push(h('span.chip', 'base configuration'));
   return shown;
 }
 
@@ -66,44 +66,37 @@ function front_entry(point, rank = 0, tied = []) {
   const pinned = state.pins.indexOf(point);
   return h(
     'li',
-    {},
     h(
-      'button',
+      'button.entry',
       {
-        type: 'button',
-        class: 'entry',
         'data-hash': model.hash[point],
         onclick: () => pin(point),
         onmouseenter: () => show_tip(scatter.drawn.layout.shown.includes(point) ? point : -1),
         onmouseleave: () => show_tip(-1),
       },
       h(
-        'span',
-        {class: 'entry-head'},
-        rank ? h('span', {class: 'rank'}, String(rank)) : null,
+        'span.entry-head',
+        rank ? h('span.rank', String(rank)) : null,
         state_icon(model.states[point]),
-        h('b', {}, name || value_text(x, x.mean[point])),
-        name ? h('span', {}, value_text(x, x.mean[point])) : null,
+        h('b', name || value_text(x, x.mean[point])),
+        name ? h('span', value_text(x, x.mean[point])) : null,
         h(
-          'span',
-          {class: 'entry-value'},
+          'span.entry-value',
           value_text(y, y.mean[point]),
           Number.isFinite(y.low?.[point])
-            ? h('span', {class: 'quiet'}, ` ± ${value_text(y, (y.high[point] - y.low[point]) / 2, 2)}`)
+            ? h('span.quiet', ` ± ${value_text(y, (y.high[point] - y.low[point]) / 2, 2)}`)
             : null,
         ),
-        pinned >= 0 ? h('span', {class: 'letter'}, pin_letter(point)) : null,
+        pinned >= 0 ? h('span.letter', pin_letter(point)) : null,
       ),
-      h('span', {class: 'chips'}, difference_chips(point, 5)),
+      h('span.chips', difference_chips(point, 5)),
     ),
     tied.length
       ? h(
-          'div',
-          {class: 'tied'},
-          h('p', {class: 'quiet small'}, 'tied with it:'),
+          'div.tied',
+          h('p.quiet.small', 'tied with it:'),
           h(
-            'ul',
-            {class: 'entries'},
+            'ul.entries',
             tied.map((other) => front_entry(other)),
           ),
         )
@@ -125,31 +118,26 @@ function front_list() {
   };
   return h(
     'div',
-    {},
     h(
-      'p',
-      {class: 'quiet small'},
+      'p.quiet.small',
       notes[kind],
       ` Numbers as in the chart; then ${x.label}; on the right ${y.label}${y.unit && y.unit !== 'share' ? ` in ${y.unit}` : ''}.`,
     ),
     h(
-      'ul',
-      {class: 'entries'},
+      'ul.entries',
       points.map((point, k) => front_entry(point, k + 1, tied_with(model, point, x))),
     ),
     near.length
       ? h(
           'details',
           {open: near.length <= 12},
-          h('summary', {}, `${plural(near.length, 'more candidate')}`),
+          h('summary', `${plural(near.length, 'more candidate')}`),
           h(
-            'p',
-            {class: 'quiet small'},
+            'p.quiet.small',
             'Undecided or not yet confirmed: their seeds neither put them on the front nor rule them out.',
           ),
           h(
-            'ul',
-            {class: 'entries'},
+            'ul.entries',
             near.slice(0, 100).map((point) => front_entry(point)),
           ),
         )
@@ -169,13 +157,9 @@ function paint_panel() {
     h(
       'span',
       {class: state.panel === what ? 'tab current' : 'tab'},
-      h('button', {type: 'button', 'aria-pressed': String(state.panel === what), onclick: () => choose(what)}, text),
+      h('button', {'aria-pressed': String(state.panel === what), onclick: () => choose(what)}, text),
       close
-        ? h(
-            'button',
-            {type: 'button', class: 'close', title: 'Unpin', 'aria-label': `Unpin ${text}`, onclick: () => unpin(what)},
-            '×',
-          )
+        ? h('button.close', {title: 'Unpin', 'aria-label': `Unpin ${text}`, onclick: () => unpin(what)}, '×')
         : null,
     );
   const title = {
@@ -187,12 +171,11 @@ function paint_panel() {
   fill(
     panel,
     h(
-      'div',
-      {class: 'tabs'},
+      'div.tabs',
       tab('front', `${title} (${rows.points.length})`),
       state.pins.map((point) => tab(point, `Pin ${pin_letter(point)}`, true)),
     ),
-    h('div', {class: 'panel-body', tabindex: 0, id: 'panel-body', role: 'region', 'aria-label': 'Details'}),
+    h('div.panel-body', {tabindex: 0, id: 'panel-body', role: 'region', 'aria-label': 'Details'}),
   );
   const body = by_id('panel-body');
   if (state.panel === 'front') body.append(front_list());

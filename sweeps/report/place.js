@@ -70,7 +70,10 @@ function recall_place() {
   }
   choose_usual_colour();
   const colour = words.get('colour');
-  if (colour === 'status' || (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5))))))
+  if (
+    colour === 'status' ||
+    (colour && (model.column(colour) || (colour.startsWith('axis ') && model.axis(colour.slice(5)))))
+  )
     state.colour = colour;
   for (const text of words.getAll('filter')) recall_filter(text);
 }

@@ -26,7 +26,7 @@ function paint_scatter() {
   const container = by_id('scatter');
   scatter.chart = chart_in(container);
   scatter.drawn = scatter_option(state.model, scatter_view(), state.dark);
-  scatter.chart.setOption(scatter.drawn.option, {notMerge: true});
+  scatter.chart.setOption(scatter.drawn.option);
   scatter.pixels = null;
   scatter.order = null;
   show_tip(-1);
@@ -54,30 +54,22 @@ function paint_legend() {
   const title = front_titles[layout.front.kind];
   const says_both = (word) => state_words[word] === title;
   const keys = shapes.map((word) =>
-    h('span', {class: 'key'}, state_icon(word, shape_colour(word)), says_both(word) ? line : null, state_words[word]),
+    h('span.key', state_icon(word, shape_colour(word)), says_both(word) ? line : null, state_words[word]),
   );
-  if (!shapes.some(says_both)) keys.push(h('span', {class: 'key'}, line, title));
+  if (!shapes.some(says_both)) keys.push(h('span.key', line, title));
   if (layout.local.length)
-    keys.push(
-      h(
-        'span',
-        {class: 'key'},
-        h('span', {class: 'line-key dotted', 'aria-hidden': 'true'}),
-        'best of the selection, by means',
-      ),
-    );
+    keys.push(h('span.key', h('span.line-key.dotted', {'aria-hidden': 'true'}), 'best of the selection, by means'));
   if (state.colour !== 'status') {
-    keys.push(h('span', {class: 'break'}));
+    keys.push(h('span.break'));
     if (groups.ramp) {
-      const bar = h('span', {class: 'ramp', 'aria-hidden': 'true'});
+      const bar = h('span.ramp', {'aria-hidden': 'true'});
       bar.style.background = `linear-gradient(90deg, ${groups
         .filter((group) => group.ramp)
         .map((group) => group.colour)
         .join(',')})`;
       keys.push(
         h(
-          'span',
-          {class: 'key'},
+          'span.key',
           `${column_title(groups.ramp.column)}: `,
           value_text(groups.ramp.column, groups.ramp.low),
           bar,
@@ -87,17 +79,11 @@ function paint_legend() {
     } else {
       const title = state.model.axis(state.colour.slice(5))?.label ?? '';
       keys.push(
-        h('span', {class: 'key quiet'}, title + ':'),
+        h('span.key.quiet', title + ':'),
         ...groups
           .filter((group) => group.count && !layout.shown.filter(group.test).every((i) => state.model.baseline[i]))
           .map((group) =>
-            h(
-              'span',
-              {class: 'key'},
-              swatch(group.colour),
-              group.name,
-              h('span', {class: 'quiet'}, ` ${group.count.toLocaleString('en')}`),
-            ),
+            h('span.key', swatch(group.colour), group.name, h('span.quiet', ` ${group.count.toLocaleString('en')}`)),
           ),
       );
     }
@@ -134,7 +120,7 @@ function paint_scatter_note() {
 // Drag with the mouse draws a box; the chart then shows only that part.
 function drag_zoom(container) {
   let start = null;
-  const box = h('div', {class: 'zoom-box', hidden: true});
+  const box = h('div.zoom-box', {hidden: true});
   container.append(box);
   container.addEventListener('pointerdown', (event) => {
     if (event.pointerType === 'mouse' && event.button === 0) start = [event.offsetX, event.offsetY];
@@ -244,7 +230,7 @@ function setup_scatter() {
     refresh('zoom');
   });
   drag_zoom(container);
-  const button = (text, title, action) => h('button', {type: 'button', class: 'plain', title, onclick: action}, text);
+  const button = (text, title, action) => h('button.plain', {title, onclick: action}, text);
   by_id('zoom').append(
     button('Zoom to front', 'Show only the region of the front', zoom_to_front),
     button('Show all', 'Show every point, baselines far to the right too', () => {

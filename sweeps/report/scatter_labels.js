@@ -36,16 +36,7 @@ function label_series(model, view, layout, theme, size) {
     silent: true,
     z: 6,
     itemStyle: {color: 'transparent', borderColor: theme.ink, borderWidth: 1.4},
-    label: {
-      show: true,
-      position: 'top',
-      color: theme.ink,
-      fontSize: size,
-      distance: 5,
-      textBorderColor: theme.card,
-      textBorderWidth: 3,
-    },
-    animation: false,
+    label: label_on(theme, {position: 'top', color: theme.ink, fontSize: size, distance: 5}),
   };
 }
 
@@ -178,7 +169,8 @@ function number_series(model, layout, view, theme, size) {
           a > box[0] - edge && a < box[2] + edge && b > box[1] - edge && b < box[3] + edge;
         // Beside another mark a name without a number would be taken for that one's: the list has it.
         if (!number && marks.some((mark) => lies_in(mark, 8))) continue;
-        const covered = marks.filter((mark) => lies_in(mark, 3)).length + lines.filter((part) => covers(box, part)).length / 2;
+        const covered =
+          marks.filter((mark) => lies_in(mark, 3)).length + lines.filter((part) => covers(box, part)).length / 2;
         if (!best || covered < best.covered) best = {side, box, text: shown_text, covered};
       }
     }
@@ -199,17 +191,8 @@ function number_series(model, layout, view, theme, size) {
     data,
     symbolSize: 1,
     silent: true,
-    animation: false,
     z: 7,
     itemStyle: {color: 'transparent'},
-    label: {
-      show: true,
-      position: 'right',
-      distance: 9,
-      color: theme.ink,
-      fontSize: size - 1,
-      textBorderColor: theme.card,
-      textBorderWidth: 3,
-    },
+    label: label_on(theme, {position: 'right', distance: 9, color: theme.ink, fontSize: size - 1}),
   };
 }

@@ -74,7 +74,6 @@ function scatter_option(model, view, dark) {
         name: group.name,
         symbol: symbols[state],
         silent: true,
-        animation: false,
         symbolSize: symbol_sizes[state] * (crowd_states.has(state) ? crowd : view.narrow ? 0.8 : 1),
         large: many,
         largeThreshold: 1500,
@@ -95,10 +94,9 @@ function scatter_option(model, view, dark) {
       series.push({
         type: 'scatter',
         name: group.name,
-        symbol: cross,
+        symbol: symbols.diverged,
         symbolSize: symbol_sizes.diverged,
         silent: true,
-        animation: false,
         xAxisIndex: 1,
         yAxisIndex: 1,
         z: 3,
@@ -113,43 +111,28 @@ function scatter_option(model, view, dark) {
     bars.push([at, y_scale.to(y.low[i])], [at, y_scale.to(y.high[i])], [null, null]);
   }
   if (bars.length)
-    series.push({
-      type: 'line',
-      data: bars,
-      symbol: 'none',
-      silent: true,
-      animation: false,
-      z: 4,
-      clip: true,
-      lineStyle: {color: theme.ink, width: 1.2, opacity: view.intervals === 'all' ? 0.35 : 0.7},
-    });
+    series.push(
+      plain_line(
+        bars,
+        {color: theme.ink, width: 1.2, opacity: view.intervals === 'all' ? 0.35 : 0.7},
+        {z: 4, clip: true},
+      ),
+    );
   if (local.length)
-    series.push({
-      type: 'line',
-      name: 'front of the selection',
-      data: staircase(local, x, y, layout, range),
-      symbol: 'none',
-      silent: true,
-      animation: false,
-      z: 3,
-      clip: true,
-      lineStyle: {color: theme.quiet, width: 1.4, type: [3, 4]},
-    });
-  series.push({
-    type: 'line',
-    name: 'front',
-    data: staircase(front.points, x, y, layout, range),
-    symbol: 'none',
-    silent: true,
-    animation: false,
-    z: 3,
-    clip: true,
-    lineStyle: {
-      color: front_colour(front.kind, theme),
-      width: 2,
-      type: front.kind === 'tested' ? 'solid' : [7, 5],
-    },
-  });
+    series.push(
+      plain_line(
+        staircase(local, x, y, layout, range),
+        {color: theme.quiet, width: 1.4, type: [3, 4]},
+        {name: 'front of the selection', z: 3, clip: true},
+      ),
+    );
+  series.push(
+    plain_line(
+      staircase(front.points, x, y, layout, range),
+      {color: front_colour(front.kind, theme), width: 2, type: front.kind === 'tested' ? 'solid' : [7, 5]},
+      {name: 'front', z: 3, clip: true},
+    ),
+  );
   series.push(label_series(model, view, layout, theme, size));
   series.push(number_series(model, layout, view, theme, size));
   const pins = view.pins.filter((i) => shown.includes(i));
@@ -159,19 +142,9 @@ function scatter_option(model, view, dark) {
     symbol: 'circle',
     symbolSize: 24,
     silent: true,
-    animation: false,
     z: 8,
     itemStyle: {color: 'transparent', borderColor: theme.accent, borderWidth: 2.5},
-    label: {
-      show: true,
-      position: 'right',
-      distance: 2,
-      color: theme.accent,
-      fontWeight: 700,
-      fontSize: 13,
-      textBorderColor: theme.card,
-      textBorderWidth: 3,
-    },
+    label: label_on(theme, {position: 'right', distance: 2, color: theme.accent, fontWeight: 700, fontSize: 13}),
   });
   const strip_height = strip.length ? 22 : 0;
   const left = view.narrow ? 52 : 66,
@@ -180,8 +153,6 @@ function scatter_option(model, view, dark) {
   const hidden = {axisLine: {show: false}, axisTick: {show: false}, axisLabel: {show: false}, splitLine: {show: false}};
   const option = {
     backgroundColor: 'transparent',
-    animation: false,
-    textStyle: {fontFamily: 'system-ui, sans-serif'},
     grid: [
       {left, right, top: 28 + (strip_height ? strip_height + 8 : 0), bottom},
       {
@@ -199,10 +170,10 @@ function scatter_option(model, view, dark) {
       {
         ...scale_axis(x_scale, range.x, x, theme, size),
         gridIndex: 0,
-        name: `${column_title(x)}${x.lower_is_better ? '  → costs more' : ''}`,
-        nameLocation: 'middle',
-        nameGap: 28,
-        nameTextStyle: {color: theme.ink, fontSize: size},
+        ...axis_name(`${column_title(x)}${x.lower_is_better ? '  → costs more' : ''}`, 28, {
+          color: theme.ink,
+          fontSize: size,
+        }),
       },
       {type: 'value', gridIndex: 1, min: range.x[0], max: range.x[1], ...hidden},
     ],

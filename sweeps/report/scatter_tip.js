@@ -55,11 +55,9 @@ function tip_content(point) {
   const rows = [layout.y, layout.x].map((column) =>
     h(
       'tr',
-      {},
-      h('td', {}, column.label),
+      h('td', column.label),
       h(
         'td',
-        {},
         column.low
           ? interval_text(column, column.mean[point], column.low[point], column.high[point])
           : value_text(column, column.mean[point]),
@@ -71,44 +69,35 @@ function tip_content(point) {
     : '';
   return [
     h(
-      'p',
-      {class: 'tip-head'},
+      'p.tip-head',
       state_icon(word),
-      name ? h('b', {}, name + ' ') : null,
+      name ? h('b', name + ' ') : null,
       state_words[word],
       model.baseline[point] ? ' · baseline' : '',
     ),
     h(
-      'table',
-      {class: 'tip-table'},
+      'table.tip-table',
       rows,
-      h('tr', {}, h('td', {}, 'seeds'), h('td', {}, String(model.seeds[point]) + (bad ? ` (${bad})` : ''))),
+      h('tr', h('td', 'seeds'), h('td', String(model.seeds[point]) + (bad ? ` (${bad})` : ''))),
     ),
     changes.length
       ? h(
           'div',
-          {},
-          h('p', {class: 'quiet small'}, 'differs from the base in'),
+          h('p.quiet.small', 'differs from the base in'),
           h(
-            'table',
-            {class: 'tip-table'},
+            'table.tip-table',
             changes
               .slice(0, 7)
               .map(({axis, value, reference}) =>
-                h(
-                  'tr',
-                  {},
-                  h('td', {}, axis.label),
-                  h('td', {}, h('s', {class: 'quiet'}, reference), ' ', h('b', {}, value)),
-                ),
+                h('tr', h('td', axis.label), h('td', h('s.quiet', reference), ' ', h('b', value))),
               ),
           ),
-          changes.length > 7 ? h('p', {class: 'quiet small'}, `and ${changes.length - 7} more`) : null,
+          changes.length > 7 ? h('p.quiet.small', `and ${changes.length - 7} more`) : null,
         )
       : model.baseline[point]
         ? null
-        : h('p', {class: 'quiet small'}, 'the base configuration'),
-    h('p', {class: 'quiet small'}, state.pins.includes(point) ? 'pinned' : 'click to pin'),
+        : h('p.quiet.small', 'the base configuration'),
+    h('p.quiet.small', state.pins.includes(point) ? 'pinned' : 'click to pin'),
   ];
 }
 
@@ -116,8 +105,8 @@ function show_tip(point, by_key = false) {
   const container = by_id('scatter');
   let tip = container.querySelector('.tip');
   if (!tip) {
-    tip = h('div', {class: 'tip', hidden: true});
-    const ring = h('div', {class: 'hover-ring', hidden: true});
+    tip = h('div.tip', {hidden: true});
+    const ring = h('div.hover-ring', {hidden: true});
     container.append(ring, tip);
   }
   const ring = container.querySelector('.hover-ring');

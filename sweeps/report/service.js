@@ -63,7 +63,10 @@ function figures_by_policy(data, figures) {
       values: figures.map((figure) => mean_of(row, figure)),
       ends: row[figures.at(-1)].interval,
     })),
-    table: [['policy', ...figures], ...data.policies.map((row) => [row.policy, ...figures.map((f) => mean_of(row, f))])],
+    table: [
+      ['policy', ...figures],
+      ...data.policies.map((row) => [row.policy, ...figures.map((f) => mean_of(row, f))]),
+    ],
   };
 }
 
@@ -140,16 +143,16 @@ function cost_of_votes(data, theme) {
 function service_sections(data) {
   const charts = data.votes ? [cost_of_votes] : [cost_of_policies, latency_of_policies, targets_met];
   return charts.map((make) => {
-    const parts = {legend: h('div', {class: 'legend'}), chart: h('div', {class: 'chart', role: 'img'})};
-    parts.tools = h('div', {class: 'export'});
+    const parts = {legend: h('div.legend'), chart: h('div.chart', {role: 'img'})};
+    parts.tools = h('div.export');
     const first = make(data, current_theme());
     parts.chart.setAttribute('aria-label', first.title);
     parts.node = h(
       'section',
       {id: first.id},
-      h('h2', {}, first.title),
-      h('p', {class: 'quiet'}, first.text),
-      h('div', {class: 'card chart-card'}, parts.legend, parts.chart, parts.tools),
+      h('h2', first.title),
+      h('p.quiet', first.text),
+      h('div.card.chart-card', parts.legend, parts.chart, parts.tools),
     );
     parts.paint = () => {
       const theme = current_theme();
@@ -157,10 +160,10 @@ function service_sections(data) {
       fill(
         parts.legend,
         keys.map((key) =>
-          h('span', {class: 'key'}, key.icon ? state_icon(key.icon, key.colour) : swatch(key.colour, true), key.name),
+          h('span.key', key.icon ? state_icon(key.icon, key.colour) : swatch(key.colour, true), key.name),
         ),
       );
-      chart_in(parts.chart, height).setOption(option, {notMerge: true});
+      chart_in(parts.chart, height).setOption(option);
       export_buttons(parts.tools, parts.chart, {
         title: () => title,
         legend: parts.legend,

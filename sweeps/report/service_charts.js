@@ -9,33 +9,19 @@ function service_axis(values, unit, name, theme) {
     type: log ? 'log' : 'value',
     scale: true,
     ...(log ? {min: Number((least / 1.3).toPrecision(2)), max: Number((most * 1.3).toPrecision(2))} : {}),
-    name: log ? `${name} (log)` : name,
-    nameLocation: 'middle',
-    nameTextStyle: {color: theme.quiet, fontSize: 12},
+    ...axis_name(log ? `${name} (log)` : name, undefined, {color: theme.quiet, fontSize: 12}),
     axisLabel: {color: theme.quiet, fontSize: 11, formatter: (v) => tick_text({unit}, v)},
     axisLine: {show: true, lineStyle: {color: theme.strong_line}},
     splitLine: {lineStyle: {color: theme.line}},
   };
 }
 
-const plain_line = (data, colour, more = {}) => ({
-  type: 'line',
-  data,
-  symbol: 'none',
-  silent: true,
-  animation: false,
-  lineStyle: {color: colour, width: 1.5},
-  ...more,
-});
-
-const dashed_lines = (at, theme) => ({
-  silent: true,
-  symbol: 'none',
-  animation: false,
-  label: {color: theme.quiet, fontSize: 11, formatter: ({name}) => name},
-  lineStyle: {color: theme.strong_line, type: 'dashed'},
-  data: at,
-});
+const dashed_lines = (at, theme) =>
+  marks_at(
+    at,
+    {color: theme.strong_line, type: 'dashed'},
+    {color: theme.quiet, fontSize: 11, formatter: ({name}) => name},
+  );
 
 // points: [{x, y, x_ends, y_ends, name, colour, symbol, size, label, position, lines}]; paths: [[points of one line, in order]];
 // marks: [{y, name}] as dashed lines. `lines` are those of the tooltip.
@@ -45,27 +31,22 @@ function plane_option({points, paths = [], marks = [], x_name, y_name}, theme) {
     points.flatMap((p) => ((p[`${key}_ends`] ?? []).length ? [...line(p, ...p[`${key}_ends`]), [null, null]] : []));
   const y_axis = service_axis(ends('y'), 'share', y_name, theme);
   const levels = [...ends('y'), ...marks.map(({y}) => y)].filter(Number.isFinite);
+  const whisker = {color: theme.neutral, width: 1.5};
   const room = 0.08 * (Math.max(...levels) - Math.min(...levels) || 0.01);
   return {
-    animation: false,
-    textStyle: {fontFamily: 'system-ui, sans-serif'},
     grid: {left: 78, right: 60, top: 14, bottom: 50},
-    tooltip: {
-      trigger: 'item',
-      ...tooltip_box(theme),
-      formatter: ({data: {point}}) =>
-        h(
-          'div',
-          {},
-          h('b', {}, point.name),
-          point.lines.map((text) => h('p', {class: 'small'}, text)),
-        ),
-    },
+    tooltip: tooltip(theme, 'item', ({data: {point}}) =>
+      h(
+        'div',
+        h('b', point.name),
+        point.lines.map((text) => h('p.small', text)),
+      ),
+    ),
     xAxis: {...service_axis(ends('x'), '', x_name, theme), nameGap: 28, splitLine: {show: false}},
     yAxis: {
       ...y_axis,
       axisLabel: {...y_axis.axisLabel, showMinLabel: false, showMaxLabel: false},
-      nameGap: 58, 
+      nameGap: 58,
       min: Math.min(...levels) - room,
       max: Math.min(1, Math.max(...levels) + room),
     },
@@ -75,25 +56,29 @@ function plane_option({points, paths = [], marks = [], x_name, y_name}, theme) {
           [low, p.y],
           [high, p.y],
         ]),
-        theme.neutral,
-        {markLine: dashed_lines(marks.map(({y, name}) => ({yAxis: y, name})), theme)},
+        whisker,
+        {
+          markLine: dashed_lines(
+            marks.map(({y, name}) => ({yAxis: y, name})),
+            theme,
+          ),
+        },
       ),
       plain_line(
         whiskers('y', (p, low, high) => [
           [p.x, low],
           [p.x, high],
         ]),
-        theme.neutral,
+        whisker,
       ),
       ...paths.map((path) =>
         plain_line(
           path.map((p) => [p.x, p.y]),
-          path[0].colour,
+          {color: path[0].colour, width: 1.5},
         ),
       ),
       {
         type: 'scatter',
-        animation: false,
         z: 4,
         data: points.map((point) => ({
           value: [point.x, point.y],
@@ -120,44 +105,49 @@ function rows_option({rows, marks, at = [], unit, x_name}, theme) {
   const all = rows.flatMap((row) => [...row.values, ...(row.ends ?? [])]);
   const text = (value) => value_text({unit}, value) + (unit === 'share' ? '' : ` ${unit}`);
   return {
-    animation: false,
-    textStyle: {fontFamily: 'system-ui, sans-serif'},
     grid: {left: 138, right: 34, top: 24, bottom: 50},
-    tooltip: {
-      trigger: 'item',
-      ...tooltip_box(theme),
-      formatter: ({data: {row}}) =>
-        h(
-          'div',
-          {},
-          h('b', {}, row.name),
-          marks.map((mark, k) => h('p', {class: 'small'}, `${mark.name}: ${text(row.values[k])}`)),
-          row.ends?.length ? h('p', {class: 'small'}, `interval: ${text(row.ends[0])} to ${text(row.ends[1])}`) : null,
-        ),
-    },
+    tooltip: tooltip(theme, 'item', ({data: {row}}) =>
+      h(
+        'div',
+        h('b', row.name),
+        marks.map((mark, k) => h('p.small', `${mark.name}: ${text(row.values[k])}`)),
+        row.ends?.length ? h('p.small', `interval: ${text(row.ends[0])} to ${text(row.ends[1])}`) : null,
+      ),
+    ),
     xAxis: {...service_axis([...all, ...at.map(({x}) => x)], unit, x_name, theme), nameGap: 28},
-    yAxis: {
-      type: 'category',
-      inverse: true,
-      data: rows.map((row) => row.name),
-      axisTick: {show: false},
-      axisLine: {show: false},
-      axisLabel: {interval: 0, width: 128, overflow: 'truncate', color: theme.ink, fontSize: 12},
-    },
+    yAxis: row_axis(
+      rows.map((row) => row.name),
+      {width: 128, color: theme.ink, fontSize: 12},
+    ),
     series: [
       plain_line(
-        rows.flatMap((row) => [[Math.min(...row.values), row.name], [Math.max(...row.values), row.name], [null, null]]),
-        theme.strong_line,
-        {markLine: dashed_lines(at.map(({x, name}) => ({xAxis: x, name})), theme)},
+        rows.flatMap((row) => [
+          [Math.min(...row.values), row.name],
+          [Math.max(...row.values), row.name],
+          [null, null],
+        ]),
+        {color: theme.strong_line, width: 1.5},
+        {
+          markLine: dashed_lines(
+            at.map(({x, name}) => ({xAxis: x, name})),
+            theme,
+          ),
+        },
       ),
       plain_line(
-        rows.flatMap((row) => (row.ends ? [[row.ends[0], row.name], [row.ends[1], row.name], [null, null]] : [])),
-        theme.ink,
-        {lineStyle: {color: theme.ink, width: 3}},
+        rows.flatMap((row) =>
+          row.ends
+            ? [
+                [row.ends[0], row.name],
+                [row.ends[1], row.name],
+                [null, null],
+              ]
+            : [],
+        ),
+        {color: theme.ink, width: 3},
       ),
       ...marks.map((mark, k) => ({
         type: 'scatter',
-        animation: false,
         z: 4,
         symbol: mark.symbol,
         symbolSize: 11,

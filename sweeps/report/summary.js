@@ -1,6 +1,27 @@
 // The head of the page: its answer as a sentence, what stands behind it in short, the reading guide, and where the
 // numbers come from.
 
+const front_kinds = {
+  tested: {
+    icon: 'on',
+    tag: 'tested on fresh seeds',
+    words: 'Nothing cheaper or equally cheap is as good, on fresh seeds.',
+  },
+  undecided: {
+    icon: 'undecided',
+    tag: 'undecided',
+    more: ': fresh seeds put nothing on the front for certain',
+    words: 'Fresh seeds put nothing there for certain; the best means among the undecided are listed.',
+  },
+  screening: {
+    icon: 'screening',
+    tag: 'screening only',
+    more: ': the best means of few seeds',
+    words: 'Best means of few seeds, not confirmed.',
+  },
+  means: {icon: 'off', tag: 'by means, not tested', words: 'Best means; nothing was tested.'},
+};
+
 // What the front of the context says; a page without answers says which front it shows.
 function paint_answer() {
   const {model} = state;
@@ -10,23 +31,19 @@ function paint_answer() {
   const own = model.head.answers?.find(({context}) => context === state.context);
   by_id('subtitle').textContent = `fp4sim report${model.head.workload ? `, costs of ${model.head.workload}` : ''}`;
   by_id('answer-text').textContent = own?.text ?? '';
-  const words = {
-    tested: ['tested on fresh seeds', ''],
-    undecided: ['undecided', ': fresh seeds put nothing on the front for certain'],
-    screening: ['screening only', ': the best means of few seeds'],
-    means: ['by means, not tested', ''],
-  };
   fill(
     by_id('answer-state'),
     h(
-      'span',
-      {class: 'badge'},
-      state_icon({tested: 'on', undecided: 'undecided', screening: 'screening', means: 'off'}[kind]),
-      h('span', {}, words[kind][0], h('span', {class: 'roomy'}, words[kind][1])),
+      'span.badge',
+      state_icon(front_kinds[kind].icon),
+      h('span', front_kinds[kind].tag, h('span.roomy', front_kinds[kind].more)),
     ),
-    h('span', {class: 'roomy'}, ` ${points.length.toLocaleString('en')} of ${plural(all.length, 'configuration')} on the line, ` +
-      `${diverged ? `${diverged.toLocaleString('en')} diverged` : 'none diverged'}; ` +
-      `${plural(model.tables.runs.rows, 'training run')}.`),
+    h(
+      'span.roomy',
+      ` ${points.length.toLocaleString('en')} of ${plural(all.length, 'configuration')} on the line, ` +
+        `${diverged ? `${diverged.toLocaleString('en')} diverged` : 'none diverged'}; ` +
+        `${plural(model.tables.runs.rows, 'training run')}.`,
+    ),
     ` ${meaning_of_columns()}`,
   );
   paint_answer_table();
@@ -40,7 +57,10 @@ const column_meanings = {
   loss_hp_gap: 'Loss gap: the loss above that of fp32, measured in high precision.',
 };
 const meaning_of_columns = () =>
-  [state.model.head.x, state.model.head.y].map((name) => column_meanings[name] ?? '').join(' ').trim();
+  [state.model.head.x, state.model.head.y]
+    .map((name) => column_meanings[name] ?? '')
+    .join(' ')
+    .trim();
 
 // The quality at every value of one axis, or of two, beside the answer: the best mean in bold.
 function paint_answer_table() {
@@ -63,33 +83,33 @@ function paint_answer_table() {
   const best = [...points].sort((i, j) => direction(y) * (y.mean[i] - y.mean[j]))[0];
   const largest = Math.max(...points.map((i) => Math.abs(y.mean[i])));
   const cell = (i) => {
-    if (i === undefined) return h('td', {class: 'number quiet'}, '–');
+    if (i === undefined) return h('td.number.quiet', '–');
     const value = even_text(y, y.mean[i], largest);
     const spread = Number.isFinite(y.low?.[i])
-      ? h('span', {class: 'quiet'}, ` ± ${even_text(y, (y.high[i] - y.low[i]) / 2, largest)}`)
+      ? h('span.quiet', ` ± ${even_text(y, (y.high[i] - y.low[i]) / 2, largest)}`)
       : null;
-    return h('td', {class: 'number'}, y.mean[i] === y.mean[best] ? h('b', {}, value) : value, spread);
+    return h('td.number', y.mean[i] === y.mean[best] ? h('b', value) : value, spread);
   };
   fill(
     place,
     h(
-      'table',
-      {class: 'answer-values'},
-      h('caption', {}, `${column_title(y)} by ${rows.label}${columns ? ` and ${columns.label}` : ''}`),
+      'table.answer-values',
+      h('caption', `${column_title(y)} by ${rows.label}${columns ? ` and ${columns.label}` : ''}`),
       columns
         ? h(
             'thead',
-            {},
-            h('tr', {}, h('td'), used(columns).map((code) => h('th', {scope: 'col'}, text(columns, code)))),
+            h(
+              'tr',
+              h('td'),
+              used(columns).map((code) => h('th', {scope: 'col'}, text(columns, code))),
+            ),
           )
         : null,
       h(
         'tbody',
-        {},
         used(rows).map((row) =>
           h(
             'tr',
-            {},
             h('th', {scope: 'row'}, text(rows, row)),
             columns ? used(columns).map((column) => cell(at(row, column))) : cell(at(row)),
           ),
@@ -100,7 +120,7 @@ function paint_answer_table() {
 }
 
 function card(title, main, ...rest) {
-  return h('div', {class: 'card fact'}, h('h2', {}, title), h('p', {class: 'big'}, main), ...rest);
+  return h('div.card.fact', h('h2', title), h('p.big', main), ...rest);
 }
 
 function paint_summary() {
@@ -115,10 +135,8 @@ function paint_summary() {
   const diverged = all.filter((i) => model.states[i] === 'diverged').length;
   const link = (point, text) =>
     h(
-      'button',
+      'button.link',
       {
-        type: 'button',
-        class: 'link',
         onclick: () => {
           pin(point);
           by_id('explore').scrollIntoView({behavior: 'smooth'});
@@ -127,44 +145,21 @@ function paint_summary() {
       text,
     );
   const cards = [];
-  const front_words = {
-    tested: 'Nothing cheaper or equally cheap is as good, on fresh seeds.',
-    undecided: 'Fresh seeds put nothing there for certain; the best means among the undecided are listed.',
-    screening: 'Best means of few seeds, not confirmed.',
-    means: 'Best means; nothing was tested.',
-  };
-  const tag = {
-    tested: 'tested on fresh seeds',
-    undecided: 'undecided',
-    screening: 'screening only',
-    means: 'by means, not tested',
-  }[kind];
   cards.push(
     card(
       'On the front',
       kind === 'undecided'
         ? 'none for certain'
         : `${points.length.toLocaleString('en')} of ${all.length.toLocaleString('en')}`,
+      h('p', h('span.badge', state_icon(front_kinds[kind].icon), front_kinds[kind].tag)),
       h(
-        'p',
-        {},
-        h(
-          'span',
-          {class: 'badge'},
-          state_icon({tested: 'on', undecided: 'undecided', screening: 'screening', means: 'off'}[kind]),
-          tag,
-        ),
-      ),
-      h(
-        'p',
-        {class: 'small'},
+        'p.small',
         only_baselines
           ? `Only ${points.map((i) => words_at(model.name, i)).join(' and ')}: no quantised configuration is on it for certain.`
-          : front_words[kind],
+          : front_kinds[kind].words,
       ),
       h(
-        'p',
-        {class: 'quiet small'},
+        'p.quiet.small',
         near.length ? `${plural(near.length, 'more candidate')}. ` : '',
         diverged ? `${plural(diverged, 'configuration')} diverged.` : 'None diverged.',
       ),
@@ -173,11 +168,10 @@ function paint_summary() {
   if (own.length) {
     const extreme = (point, title) =>
       h(
-        'p',
-        {class: 'extreme'},
-        h('span', {class: 'quiet'}, title),
-        h('b', {}, value_text(x, x.mean[point])),
-        h('span', {}, `${y.label} ${value_text(y, y.mean[point])}`),
+        'p.extreme',
+        h('span.quiet', title),
+        h('b', value_text(x, x.mean[point])),
+        h('span', `${y.label} ${value_text(y, y.mean[point])}`),
         link(point, point_label(model, point, 2)),
       );
     const others = all
@@ -193,8 +187,7 @@ function paint_summary() {
         own.length > 1 ? extreme(own.at(-1), 'most accurate') : null,
         others.length
           ? h(
-              'p',
-              {class: 'quiet small'},
+              'p.quiet.small',
               `${x.label} of ${others
                 .slice(0, 4)
                 .map((i) => `${words_at(model.name, i)} ${value_text(x, x.mean[i])}`)
@@ -207,26 +200,24 @@ function paint_summary() {
   if (groups.length > 1) {
     const best = Math.max(...groups.map((group) => group.size)) || 1;
     const bars = groups.slice(0, 4).map((group) => {
-      const bar = h('span', {class: 'mini-bar'});
+      const bar = h('span.mini-bar');
       bar.style.width = `${Math.max((100 * group.size) / best, 1)}%`;
       return h(
         'tr',
-        {},
         h('th', {scope: 'row', title: group.name}, group.label),
-        h('td', {class: 'mini'}, bar),
-        h('td', {class: 'number'}, even_text(y, group.size, best)),
+        h('td.mini', bar),
+        h('td.number', even_text(y, group.size, best)),
       );
     });
     cards.push(
       card(
         'What matters most',
         groups[0].label,
-        h('table', {class: 'minis'}, bars),
+        h('table.minis', bars),
         h(
-          'p',
-          {class: 'quiet small'},
+          'p.quiet.small',
           `Largest change of ${y.label} along the axis. `,
-          h('a', {class: 'more', href: '#effects'}, 'All effects'),
+          h('a.more', {href: '#effects'}, 'All effects'),
         ),
       ),
     );
@@ -238,7 +229,7 @@ function paint_summary() {
   by_id('notes').hidden = !notes.length;
   fill(
     by_id('notes'),
-    notes.map((note) => h('li', {}, note)),
+    notes.map((note) => h('li', note)),
   );
   by_id('explore-intro').textContent =
     `Every point is one configuration of ${state.context}. Lower and further left is better: ${y.label} is what a technique loses, ${x.label} what it costs.`;
@@ -281,11 +272,7 @@ function paint_contexts() {
     few
       ? contexts.map((context) => {
           const chosen = String(context === state.context);
-          return h(
-            'button',
-            {type: 'button', 'aria-pressed': chosen, onclick: () => choose_context(context)},
-            short_context(context),
-          );
+          return h('button', {'aria-pressed': chosen, onclick: () => choose_context(context)}, short_context(context));
         })
       : select_box(
           'choose-context',
@@ -301,38 +288,18 @@ function paint_guide() {
   const {model} = state;
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
-  const entry = (term, text) => [h('dt', {}, term), h('dd', {}, text)];
-  const shape = (word) => h('span', {class: 'state-cell'}, state_icon(word), state_words[word]);
+  const entry = (term, text) => [h('dt', term), h('dd', text)];
+  const shape = (word) => h('span.state-cell', state_icon(word), state_words[word]);
   fill(
     by_id('guide-text'),
     h(
       'dl',
-      {},
       model.columns
         .filter((column) => column.doc && has_values(column))
         .map((column) => entry(column_title(column), column.doc)),
-      entry(
-        shape('on'),
-        `Beats every candidate of no higher ${x.label} in ${y.label}: differences are taken seed by seed, with simultaneous 95 % intervals.`,
-      ),
-      entry(
-        shape('tied'),
-        'Its difference to a step of no higher cost lies inside delta, the smallest difference that matters.',
-      ),
-      entry(shape('undecided'), 'A candidate for which the seeds decide neither way.'),
-      entry(
-        shape('screening'),
-        'Best by the mean of few seeds. Among many configurations the best are partly lucky; fresh seeds (“race” in the grid) settle it.',
-      ),
-      entry(
-        shape('candidate'),
-        'Within three standard errors of the screened front; fresh seeds could still put it there.',
-      ),
-      entry(shape('off'), 'Some configuration of no higher cost is better.'),
-      entry(
-        shape('diverged'),
-        'At least one run ended without a loss. Such runs are counted, never averaged over the rest.',
-      ),
+      state_rows
+        .filter(({meaning}) => meaning)
+        .map(({name, meaning}) => entry(shape(name), meaning.replace('{x}', x.label).replace('{y}', y.label))),
       entry(
         'interval',
         '95 %, Student t over seeds; none below three seeds. Two configurations must be compared by their paired difference, not by whether two intervals overlap.',

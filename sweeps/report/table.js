@@ -54,7 +54,7 @@ function table_cell(column, row) {
   const {model} = state;
   if (column.state) {
     const word = model.states[row];
-    return h('td', {}, h('span', {class: 'state-cell'}, state_icon(word), state_words[word]));
+    return h('td', h('span.state-cell', state_icon(word), state_words[word]));
   }
   const text = column.text ? column.text(row) : column.get(row);
   const classes = [column.number ? 'number' : '', column.mono ? 'mono' : ''].filter(Boolean).join(' ');
@@ -62,7 +62,7 @@ function table_cell(column, row) {
     'td',
     {class: classes || null},
     text === '' ? '–' : text,
-    column.extra?.(row) ? h('span', {class: 'quiet'}, ' ' + column.extra(row)) : null,
+    column.extra?.(row) ? h('span.quiet', ' ' + column.extra(row)) : null,
   );
 }
 
@@ -87,8 +87,7 @@ function paint_table() {
   const active = table.sort ?? (table.view === 'points' ? state.y : null);
   const head = h(
     'tr',
-    {},
-    h('th', {class: 'pin-cell'}, h('span', {class: 'only-spoken'}, 'pin')),
+    h('th.pin-cell', h('span.only-spoken', 'pin')),
     shown.map((column) =>
       h(
         'th',
@@ -99,13 +98,9 @@ function paint_table() {
         },
         h(
           'button',
-          {type: 'button', 'data-key': column.key, onclick: () => sort_by(column)},
+          {'data-key': column.key, onclick: () => sort_by(column)},
           column.title,
-          h(
-            'span',
-            {class: 'arrow', 'aria-hidden': 'true'},
-            column.key === active ? (table.descending ? ' ▼' : ' ▲') : '',
-          ),
+          h('span.arrow', {'aria-hidden': 'true'}, column.key === active ? (table.descending ? ' ▼' : ' ▲') : ''),
         ),
       ),
     ),
@@ -117,13 +112,10 @@ function paint_table() {
       'tr',
       {class: at >= 0 ? 'pinned' : null},
       h(
-        'td',
-        {class: 'pin-cell'},
+        'td.pin-cell',
         h(
-          'button',
+          'button.pin-button',
           {
-            type: 'button',
-            class: 'pin-button',
             'aria-pressed': String(at >= 0),
             title: at >= 0 ? 'Unpin' : 'Pin: show everything about it',
             'aria-label': `${at >= 0 ? 'Unpin' : 'Pin'} ${model.hash[point]}`,
@@ -139,14 +131,14 @@ function paint_table() {
       shown.map((column) => table_cell(column, row)),
     );
   });
-  fill(by_id('table-scroll'), h('table', {class: 'data'}, h('thead', {}, head), h('tbody', {}, body)));
+  fill(by_id('table-scroll'), h('table.data', h('thead', head), h('tbody', body)));
   const turn = (step) => () => {
     table.page += step;
     paint_table();
   };
   fill(
     by_id('table-pages'),
-    h('button', {type: 'button', class: 'plain', disabled: table.page === 0, onclick: turn(-1)}, '← Previous'),
+    h('button.plain', {disabled: table.page === 0, onclick: turn(-1)}, '← Previous'),
     h(
       'span',
       {id: 'table-count'},
@@ -154,7 +146,7 @@ function paint_table() {
         ? `${(table.page * table.size + 1).toLocaleString('en')}–${Math.min((table.page + 1) * table.size, rows.length).toLocaleString('en')} of ${plural(rows.length, table.view === 'points' ? 'configuration' : 'run')}`
         : 'Nothing matches',
     ),
-    h('button', {type: 'button', class: 'plain', disabled: table.page >= pages - 1, onclick: turn(1)}, 'Next →'),
+    h('button.plain', {disabled: table.page >= pages - 1, onclick: turn(1)}, 'Next →'),
   );
   by_id('table-title').textContent = table.view === 'points' ? 'All configurations' : 'All runs';
 }
@@ -183,7 +175,7 @@ function setup_table() {
     ['points', 'Configurations'],
     ['runs', 'Runs'],
   ];
-  const segments = h('div', {class: 'segments', role: 'group', 'aria-label': 'Rows'});
+  const segments = h('div.segments', {role: 'group', 'aria-label': 'Rows'});
   const paint_segments = () =>
     fill(
       segments,
@@ -191,7 +183,6 @@ function setup_table() {
         h(
           'button',
           {
-            type: 'button',
             'aria-pressed': String(table.view === view),
             onclick: () => {
               Object.assign(table, {view, sort: null, descending: false, page: 0});
@@ -208,10 +199,8 @@ function setup_table() {
     segments,
     search,
     h(
-      'button',
+      'button.button',
       {
-        type: 'button',
-        class: 'button',
         id: 'download',
         onclick: () => {
           const clean = state.model.head.name.replace(/[^\w.-]+/g, '_') || 'report';
@@ -220,7 +209,7 @@ function setup_table() {
       },
       'Download CSV',
     ),
-    h('span', {class: 'quiet small'}, 'Filters above apply; the file holds all rows of the selection.'),
+    h('span.quiet.small', 'Filters above apply; the file holds all rows of the selection.'),
   );
   on_change('task view filter pins', paint_table, true);
 }

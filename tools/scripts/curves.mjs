@@ -20,7 +20,9 @@ try {
   parsed = parseArgs({
     allowPositionals: true,
     options: {
-      ...Object.fromEntries(['x', 'y', 'line', 'panel', 'out', 'title', 'x-label', 'y-label', 'panel-label', 'theme'].map(text)),
+      ...Object.fromEntries(
+        ['x', 'y', 'line', 'panel', 'out', 'title', 'x-label', 'y-label', 'panel-label', 'theme'].map(text),
+      ),
       where: {type: 'string', multiple: true, default: []},
       linear: {type: 'string', multiple: true, default: []},
     },

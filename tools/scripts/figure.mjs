@@ -8,7 +8,8 @@ import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {inflateSync} from 'node:zlib';
 import {parseArgs} from 'node:util';
 
-const usage = 'node tools/scripts/figure.mjs REPORT.html --out FIGURE.svg [--task T --x C --y C --colour C --theme light|dark]';
+const usage =
+  'node tools/scripts/figure.mjs REPORT.html --out FIGURE.svg [--task T --x C --y C --colour C --theme light|dark]';
 
 function fail(message) {
   console.error(`figure: ${message}\n${usage}`);
@@ -18,17 +19,10 @@ function fail(message) {
 // The page's modules are plain scripts that share one scope; here that scope is a function's.
 function page_code() {
   const folder = new URL('../../sweeps/report/', import.meta.url);
-  const files = [
-    'format.js',
-    'theme.js',
-    'data.js',
-    'front.js',
-    'scatter_layout.js',
-    'scatter_labels.js',
-    'scatter_option.js',
-  ];
-  const code = files.map((file) => readFileSync(new URL(file, folder), 'utf8')).join('\n');
-  const names = 'read_pack, build_model, scatter_option, words_at, front_titles, symbols, named_points';
+  const files = ['format', 'theme', 'data', 'front', 'charts', 'scatter_layout', 'scatter_labels', 'scatter_option'];
+  const read = (file) => readFileSync(new URL(file, folder), 'utf8');
+  const code = `const theme_data = ${read('themes.json')};\n` + files.map((file) => read(`${file}.js`)).join('\n');
+  const names = 'read_pack, build_model, scatter_option, chart_defaults, words_at, front_titles, symbols, named_points';
   return new Function(`'use strict';\n${code}\nreturn {${names}};`)();
 }
 
@@ -158,7 +152,9 @@ function panel(context) {
   const legend_height = shown.length > (across > 1 ? 3 : 5) ? 74 : 58;
   for (const grid of option.grid) grid.top += legend_height;
   // Below the chart, the numbered points in words: two columns of them where there is room.
-  const named = page.named_points(model, view, layout).map((text) => (text.length > 64 ? text.slice(0, 63) + '…' : text));
+  const named = page
+    .named_points(model, view, layout)
+    .map((text) => (text.length > 64 ? text.slice(0, 63) + '…' : text));
   const columns = width > 800 ? 2 : 1;
   const lines = Math.ceil(named.length / columns);
   const foot = lines ? lines * 16 + 12 : 0;
@@ -171,7 +167,7 @@ function panel(context) {
   }));
   const whole = height + foot;
   const chart = echarts.init(null, null, {renderer: 'svg', ssr: true, width, height: whole});
-  chart.setOption(option);
+  chart.setOption({...page.chart_defaults, ...option});
   console.log(`${context}: ${layout.shown.length} configurations, ${layout.front.points.length} on the line (${line})`);
   return {svg: plain_svg(chart.renderToSVGString()), height: whole};
 }
