@@ -4,7 +4,7 @@
 Method: a number is an exact fraction (big integers), a format is the sorted list of all values of its codes, and rounding is a
 search in that list. Nothing here is shared with the C++: the tables are typed from the format documents (OCP MX 1.0, OCP OFP8,
 the UE5M3 papers), the arithmetic is integer division with remainder. Standard library only. One file beyond 300 lines on purpose:
-an oracle that is copied to another machine must not need a second file.
+an oracle that is copied to another machine must not need a second file (`golden` reads its lists of specs from oracle_words.json).
 
   oracle.py selftest                         known answers and worked examples
   oracle.py golden OUTDIR                    writes the golden lines that the C++ tests read
@@ -2195,6 +2195,14 @@ def gemm_line(c):
             f"b={words32(c.y)} c={words32(c.expected())}")
 
 
+def spec_line(rng, c, spec_a, spec_b):
+    """The line of a case with operands of these specs."""
+    c.spec_a, c.spec_b = spec_a, spec_b
+    c.x = gemm_operand(rng, spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
+    c.y = gemm_operand(rng, spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
+    return gemm_line(c)
+
+
 def spec_pairs(spec):
     """All pairs of axis values that a spec covers."""
     values = [(k, getattr(spec, k)) for k in AXES] + [("preset", spec.words.split(",")[0])]
@@ -2381,12 +2389,10 @@ def golden_format_lines(_):
                 yield f"format name={fmt.name} code={code:x} value={fmt.code_to_f32(code):08x}"
 
 
-TECHNIQUES = ["tensor_scale=row", "tensor_scale=row,arithmetic=te", "tensor_scale=row,arithmetic=reciprocal,block=8",
-              "tensor_scale=row,rounding=stochastic", "scale_rule=four_over_six,error=mae", "scale_rule=four_over_six,error=max",
-              "scale_rule=four_over_six,error=mae,target=448", "scale_rule=mse,error=max,block=8",
-              "scale_rule=mse,error=mae,tensor_scale=row", "scale_rule=ms_eden", "scale_rule=ms_eden,random_bits=16",
-              "scale_rule=ms_eden,tensor_scale=row,arithmetic=te", "scale_rule=ms_eden,arithmetic=divide,block=8,zero_scale=keep",
-              "scale_rule=ms_eden,tensor_scale=outer128,nonfinite=saturate", "scale_rule=ms_eden,tensor_scale=none,element=e1m2"]
+def golden_words(group):
+    """Specs of a group of golden lines: orders of operations of libraries and kernels, one word at a time and as presets combine them."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "oracle_words.json"), encoding="ascii") as f:
+        return json.load(f)[group]
 
 
 def valid_spec(words):
@@ -2401,23 +2407,9 @@ def tame_inputs(rng, count):
     return [(rng.between(118, 130) << 23) | rng.below(1 << 23) | (SIGN if rng.chance(1, 2) else 0) for _ in range(count)]
 
 
-FACTOR_WORDS = ["mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply",
-                "mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply,compute=bf16,scale_rule=uos",
-                "mxfp4,tensor_scale=outer128,factor_format=mantissa8", "mxfp4,tensor_scale=current,factor_format=mantissa8,arithmetic=te,block=8",
-                "mxfp4,tensor_scale=outer128,factor_format=mantissa8,arithmetic=multiply,rounding=stochastic,prescale=0.75",
-                "mxfp4,tensor_scale=row,factor_format=mantissa8,arithmetic=divide_global,decode=divide_global",
-                "nvfp4,tensor_scale=outer128,factor_format=power_of_two", "nvfp4,factor_format=power_of_two,arithmetic=te",
-                "nvfp4,tensor_scale=row,factor_format=power_of_two,target=256,decode=factor_first",
-                "nvfp4,tensor_scale=outer128,factor_format=power_of_two,scale_rule=ms_eden", "nvfp4,arithmetic=multiply",
-                "nvfp4,arithmetic=multiply,compute=bf16,scale_rule=four_over_six,tensor_scale=outer128",
-                "nvfp4,arithmetic=multiply,compute=bf16,scale_rule=four_over_six,tensor_scale=outer128,decode=divide_global",
-                "nvfp4,arithmetic=divide_global,scale_rule=mse,decode=divide_global", "nvfp4,scale_rule=mse,decode=factor_first",
-                "mxfp4,tensor_scale=current,arithmetic=multiply,exponent=float_log2,scale_rule=rceil"]
-
-
 def golden_factor_lines(rng):
     """Formats of tensor-scale factors, and the order that multiplies by them first."""
-    for words in FACTOR_WORDS:
+    for words in golden_words("factors"):
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)):
             seed, stream, step = random_ids(rng)
@@ -2425,28 +2417,14 @@ def golden_factor_lines(rng):
             tame = tame_inputs(rng, rows * cols)
             yield quantize_line(spec, tame, rows, cols, seed, stream, step)
             yield quantize_line(spec, [b & 0xFFFF0000 for b in tame], rows, cols, seed, stream, step)
-    for words in FACTOR_WORDS[0], FACTOR_WORDS[6]:
+    for words in golden_words("factors")[:7:6]:
         for name in ("fp32_block", "k64_rz", "fused35_rz"):
-            c = GemmCase(rng, name)
-            c.spec_a, c.spec_b = Spec(words), Spec(words)
-            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
-            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
-            yield gemm_line(c)
-
-
-KERNEL_WORDS = ["nvfp4,headroom=unbiased", "nvfp4,headroom=unbiased,arithmetic=divide_global,zero_scale=keep,scale_rule=four_over_six",
-                "nvfp4,headroom=unbiased,scale_rule=four_over_six,error=mae,rounding=stochastic", "nvfp4,headroom=unbiased,scale_rule=mse",
-                "nvfp4,headroom=unbiased,arithmetic=te,decode=amax_first", "nvfp4,headroom=unbiased,arithmetic=vllm,tensor_scale=row",
-                "nvfp4,headroom=unbiased,arithmetic=divide,target=448,prescale=0.75", "ue5m3fp4,headroom=unbiased,arithmetic=reciprocal",
-                "nvfp4,headroom=unbiased,tensor_scale=outer128,arithmetic=modelopt", "nvfp4,headroom=unbiased,factor_format=power_of_two",
-                "nvfp4,nonfinite=tensor_nan", "nvfp4,nonfinite=tensor_nan,arithmetic=te,decode=amax_first,zero_scale=keep",
-                "nvfp4,nonfinite=tensor_nan,tensor_scale=row,scale_rule=four_over_six", "nvfp4,nonfinite=tensor_nan,tensor_scale=outer128",
-                "mxfp4,nonfinite=tensor_nan,tensor_scale=current", "nvfp4,nonfinite=tensor_nan,scale=fp32,arithmetic=divide_global,decode=divide_global"]
+            yield spec_line(rng, GemmCase(rng, name), Spec(words), Spec(words))
 
 
 def golden_kernel_lines(rng):
     """Headroom of stochastic rounding, tensors poisoned by NaN, factors of products from amaxes."""
-    for words in KERNEL_WORDS:
+    for words in golden_words("kernels"):
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)):
             seed, stream, step = random_ids(rng)
@@ -2464,36 +2442,11 @@ def golden_kernel_lines(rng):
             for name in ("fp32_block", "k64_rz", "fused35_rz", "cdna3_fp8"):
                 c = GemmCase(rng, name)
                 # fma_sequential, which specs that `name` does not take get in their place, has no factor of amaxes.
-                c.spec_a, c.spec_b, c.factor, c.accumulator = Spec(words), Spec(rng.pick([words, "nvfp4,target=256"])), factor, name
-                c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
-                c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
-                yield gemm_line(c)
+                c.factor, c.accumulator = factor, name
+                yield spec_line(rng, c, Spec(words), Spec(rng.pick([words, "nvfp4,target=256"])))
 
 
 GRID_FILES = ["tests/golden/grids/%s.json" % name for name in ("half_step", "tilted", "wrapped", "cubic")]
-GRID_WORDS = ["nvint4", "nvint4,rounding=stochastic,negative_zero=drop", "mxfp4,element=int4,scale_rule=rceil",
-              "mxfp4,element=int4_6,scale_rule=ceil,nonfinite=saturate", "mxfp4,element=e2m1_no_subnormals",
-              "nvfp4,element=e2m1_no_subnormals,rounding=toward_positive", "nf4", "nf4,rounding=stochastic,random_bits=16",
-              "nf4,block=16,scale=ue4m3,tensor_scale=current,nonfinite=saturate", "nf4,block=row,scale=bf16", "af4",
-              "af4,rounding=nearest_toward_zero,zero_block=limit", "mxfp4,element=nf4,scale_rule=nearest_log2,nonfinite=max_signed",
-              "nvfp4,element=s1p2,scale_rule=four_over_six,target=256", "nvfp4,element=s1p6,arithmetic=divide,prescale=0.75",
-              "mxfp4,element=nf4,scale=none", "mxfp4,element=e2m1_plus_5,scale=none,rounding=away_from_zero",
-              "if4", "if4,error=mae", "if4,error=max,tensor_scale=none", "if4,rounding=stochastic,nonfinite=saturate", "mixfp4",
-              "mixfp4,block=16x16,zero_scale=keep", "mixfp4,arithmetic=divide,tensor_scale=row", "mixfp4,scale_rule=mse",
-              "mixfp4,scale_rule=four_over_six,target=256,decode=factor_first", "razer", "razer,arithmetic=te,zero_block=limit",
-              "razer,tensor_scale=outer128,rounding=nearest_away", "nvfp4,choice=nf4|af4,scale=ue3m4,tensor_scale=none",
-              "hifloat4", "hifloat4,rounding=nearest_even,block=16", "hifloat4,rounding=stochastic,nonfinite=saturate",
-              "hifloat4,tensor_scale=current,scale=ue4m3", "hifloat4,scale_rule=floor,zero_block=limit", "mx6", "mx6,block=8,scale_rule=rceil",
-              "mx6,rounding=toward_negative,prescale=0.75", "mx9", "mx9,negative_zero=of_rounding,scale_rule=nearest_log2",
-              "mxfp4,element=tests/golden/grids/two_levels.json,block=16",
-              *(f"nvfp4,element={path}" for path in GRID_FILES),
-              *(f"mxfp4,element={GRID_FILES[0]},scale_rule=rceil,rounding={mode}" for mode in (*AXES["rounding"], "odd", "stochastic_odd",
-                                                                                               "nearest_toward_positive")),
-              *(f"mxfp4,element={GRID_FILES[1]},scale_rule=ceil,rounding={mode}" for mode in (*AXES["rounding"], "odd", "stochastic_odd",
-                                                                                             "nearest_toward_positive")),
-              f"nvfp4,element={GRID_FILES[3]},rounding=stochastic,random_bits=32", f"nvfp4,choice={GRID_FILES[0]}|e2m1,error=mae"]
-GRID_SUMS = ["nvint4", "nf4", "if4", "mixfp4", "razer", "hifloat4", "mx6", "mx9", "mxfp4,element=e2m1_no_subnormals",
-             f"nvfp4,element={GRID_FILES[1]}"]
 
 
 def golden_grid_lines(rng):
@@ -2501,7 +2454,12 @@ def golden_grid_lines(rng):
     for elem in LISTED.values():
         for code in range(1 << elem.bits):
             yield f"format name={elem.name} code={code:x} value={elem.code_to_f32(code):08x}"
-    for words in GRID_WORDS:
+    listed = [*golden_words("grids"), *(f"nvfp4,element={path}" for path in GRID_FILES)]
+    for file, rule in zip(GRID_FILES, ("rceil", "ceil")):
+        for mode in (*AXES["rounding"], "odd", "stochastic_odd", "nearest_toward_positive"):
+            listed.append(f"mxfp4,element={file},scale_rule={rule},rounding={mode}")
+    listed += [f"nvfp4,element={GRID_FILES[3]},rounding=stochastic,random_bits=32", f"nvfp4,choice={GRID_FILES[0]}|e2m1,error=mae"]
+    for words in listed:
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 70)):
             seed, stream, step = random_ids(rng)
@@ -2509,43 +2467,13 @@ def golden_grid_lines(rng):
                 cols = 64
             yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
             yield quantize_line(spec, tame_inputs(rng, rows * cols), rows, cols, seed, stream, step)
-    for words in GRID_SUMS:
+    for words in [*golden_words("grid_sums"), f"nvfp4,element={GRID_FILES[1]}"]:
         for name in ("exact", "fp32_block", "fp32_sequential", "k64_rz", "double", "fma_sequential", "cdna4_isa"):
-            c = GemmCase(rng, name)
-            c.spec_a, c.spec_b = Spec(words), Spec(rng.pick([words, "nvfp4", "mxfp8"]))
-            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
-            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
-            yield gemm_line(c)
-
-
-# Orders of operations of libraries, one word at a time and as their presets combine them; factors that are given.
-ORDER_WORDS = ["nvfp4,arithmetic=fouroversix", "nvfp4,arithmetic=fouroversix,scale_rule=four_over_six,zero_scale=keep",
-               "nvfp4,arithmetic=fouroversix,payload=te,scale_rule=four_over_six,error=mae,error_order=decoded_amax,zero_scale=keep,zero_block=limit",
-               "nvfp4,arithmetic=fouroversix,payload=te,scale_rule=four_over_six,error=mae,error_order=scaled,zero_scale=keep",
-               "nvfp4,arithmetic=fouroversix,payload=te,scale_rule=four_over_six,error=mse,error_order=decoded_factor,target=448",
-               "nvfp4,arithmetic=fouroversix,scale_rule=four_over_six,error=mse,error_order=decoded_amax,block=16x16",
-               "nvfp4,arithmetic=te,scale_rule=mse,error=max,error_order=scaled", "nvfp4,arithmetic=vllm,scale_rule=mse,error_order=decoded_factor",
-               "nvfp4,arithmetic=factor_first", "nvfp4,arithmetic=factor_first,scale_floor=0.015625,zero_block=limit,tensor_scale=row",
-               "nvfp4,arithmetic=fouroversix,payload=multiply_global,zero_scale=keep", "nvfp4,arithmetic=vllm,payload=divide_then_multiply",
-               "nvfp4,arithmetic=te,payload=divide_global,prescale=0.75", "nvfp4,arithmetic=modelopt,payload=reciprocal",
-               "nvfp4,arithmetic=divide_global,payload=vllm,compute=bf16", "nvfp4,arithmetic=vllm,payload=divide,block=8",
-               "nvfp4,tensor_scale=none,arithmetic=fouroversix,payload=multiply_global,zero_scale=keep",
-               "mxfp4,payload_type=bf16", "mxfp4,payload_type=bf16,scale_rule=rceil,exponent=float_log2,zero_block=limit",
-               "mxfp4,payload_type=bf16,arithmetic=divide,rounding=toward_zero", "mxfp4,scale_rule=floor_plus_one",
-               "mxfp8,scale_rule=floor_plus_one,tensor_scale=current", "mxfp4,scale_rule=nearest_log2,exponent=float_log2",
-               "mxfp4,scale_rule=nearest_log2_amax,exponent=float_log2", "nvfp4,scale_rounding=toward_zero",
-               "nvfp4,scale_rounding=toward_zero,arithmetic=te,block=8", "nvfp4,arithmetic=vllm,factor_order=inverse",
-               "nvfp4,arithmetic=divide_global,factor_order=divide,factor_format=bf16,decode=divide_global", "nvfp4,factor_format=bf16",
-               "nvfp4,arithmetic=vllm,factor_format=bf16,factor_order=inverse,tensor_scale=row",
-               "nvfp4,tensor_scale=given,factor=0.37", "nvfp4,tensor_scale=given,factor=2.75,arithmetic=vllm,decode=factor_first,zero_scale=keep",
-               "nvfp4,tensor_scale=given,factor=3.3,arithmetic=divide_global,decode=divide_global,scale_overflow=nan",
-               "nvfp4,tensor_scale=given,factor=1000,arithmetic=te,scale_overflow=nan,scale_rounding=toward_zero",
-               "ue5m3fp4,scale_overflow=nan,scale_rounding=toward_positive", "mxfp4,subnormals=flush", "nvfp4,subnormals=flush,arithmetic=vllm",
-               "mxfp4,subnormals=flush,scale_rule=rceil,negative_zero=drop", "bf16,subnormals=flush"]
+            yield spec_line(rng, GemmCase(rng, name), Spec(words), Spec(rng.pick([words, "nvfp4", "mxfp8"])))
 
 
 def golden_order_lines(rng):
-    for words in ORDER_WORDS:
+    for words in golden_words("orders"):
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)) if "x16" not in words else ((19, 35),):
             seed, stream, step = random_ids(rng)
@@ -2560,20 +2488,13 @@ def golden_order_lines(rng):
                 yield quantize_line(spec, [b + (8 << 23) if 0 < b >> 23 & 255 < 200 else b for b in tame], rows, cols, seed, stream, step)
 
 
-INTEGER_WORDS = ["mxfp4,element=s1p6,scale=fp32,scale_rule=amax,block=row", "mxfp4,element=s1p6,scale=fp32,scale_rule=amax,block=128",
-                 "nvint4", "nvint4,block=32,scale=e8m0,scale_rule=floor,tensor_scale=none",
-                 "nvfp4,element=e2m1_no_subnormals,block=128,prescale=0.75"]
-
-
 def golden_integer_lines(rng):
     """Sums of products in int32."""
-    for words in INTEGER_WORDS:
+    for words in golden_words("integers"):
         for name in INTEGER_ACCUMULATORS:
             c = GemmCase(rng, "fp32_block")
-            c.spec_a, c.spec_b, c.accumulator, c.k = valid_spec(words), valid_spec(words), name, rng.pick([33, 200, 300])
-            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
-            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
-            yield gemm_line(c)
+            c.accumulator, c.k = name, rng.pick([33, 200, 300])
+            yield spec_line(rng, c, valid_spec(words), valid_spec(words))
 
 
 STREAMS = ("counter", "constant", "pairs", "repeat_16", "repeat_32", "repeat_64", "repeat_128", "repeat_256", "one_rank")
@@ -2593,7 +2514,7 @@ def golden_stream_lines(rng):
 
 def golden_technique_lines(rng):
     """Words that the older lines, whose draws must not move, do not know."""
-    for words in TECHNIQUES:
+    for words in golden_words("techniques"):
         spec = Spec("nvfp4," + words)
         for rows, cols in ((2, 37), (3, 32), (2, 150) if "ms_eden" in words else (1, 24)):
             seed, stream, step = random_ids(rng)
@@ -2604,33 +2525,7 @@ def golden_technique_lines(rng):
                   "scale_rule=ms_eden,tensor_scale=row"):
         for name in ("exact", "fp32_block", "k64_rz", "fused35_rz", "double"):
             for other in (words, "block=16"):
-                c = GemmCase(rng, name)
-                c.spec_a, c.spec_b = Spec("nvfp4," + words), Spec("nvfp4," + other)
-                c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
-                c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
-                yield gemm_line(c)
-
-
-# Words of what libraries and kernels do (section `presets` of `fp4sim list`), most of them alone and in their presets.
-PEER_WORDS = ["nvfp4,arithmetic=vllm", "nvfp4,arithmetic=vllm,zero_scale=keep,zero_block=limit,decode=factor_first",
-              "nvfp4,arithmetic=vllm,block=8,tensor_scale=row,decode=divide_global", "ue5m3fp4,arithmetic=vllm,zero_scale=keep",
-              "nvfp4,arithmetic=divide_global", "nvfp4,arithmetic=divide_global,zero_scale=eighth,zero_block=limit,"
-              "negative_zero=of_rounding,decode=divide_global", "nvfp4,arithmetic=divide_global,compute=bf16",
-              "nvfp4,arithmetic=modelopt", "nvfp4,arithmetic=modelopt,negative_zero=of_rounding,decode=factor_first",
-              "nvfp4,arithmetic=te,decode=amax_first,zero_scale=keep", "nvfp4,arithmetic=te,decode=amax_first,tensor_scale=outer128",
-              "nvfp4,decode=factor_first", "nvfp4,decode=factor_first,tensor_scale=row,block=8", "nvfp4,decode=amax_first,target=256",
-              "nvfp4,arithmetic=divide,compute=bf16,tensor_scale=none", "nvfp4,arithmetic=te,compute=bf16",
-              "nvfp4,arithmetic=modelopt,scale_rule=four_over_six", "nvfp4,arithmetic=vllm,scale_rule=mse,error=mae",
-              "mxfp4,arithmetic=divide,compute=bf16,scale_rule=even", "mxfp4,arithmetic=divide,compute=bf16,exponent=float_log2",
-              "mxfp4,exponent=float_log2", "mxfp4,exponent=float_log2,scale_rule=ceil,scale_ceiling=4.253529586511731e37",
-              "mxfp4,exponent=float_log2,scale_rule=rceil,negative_zero=zeros", "mxfp4,exponent=float_log2,scale_rule=even",
-              "mxfp4,exponent=float_log2,scale_rule=even_above", "mxfp4,scale_rule=even_above,element=e4m3",
-              "mxfp4,scale_rule=nearest_log2_amax,scale_ceiling=4", "mxfp4,scale_rule=quest_floor,scale_add=1e-8,block=8",
-              "mxfp4,scale_rule=quest_floor,scale_add=0.5", "mxfp4,rounding=nearest_toward_positive", "mxfp4,rounding=odd",
-              "mxfp4,rounding=stochastic_odd,random_bits=4", "nvfp4,rounding=stochastic_odd,arithmetic=vllm", "mxfp4,nonfinite=max",
-              "nvfp4,nonfinite=max_signed", "ue5m3fp4,scale=ue5m3_122880,nonfinite=max", "nvfp4,scale_rounding=nearest_away,block=8",
-              "nvfp4,tensor_scale=none,scale_rounding=nearest_away,rounding=nearest_toward_zero,zero_scale=keep,negative_zero=drop",
-              "bf16,rounding=odd", "fp16,negative_zero=of_rounding"]
+                yield spec_line(rng, GemmCase(rng, name), Spec("nvfp4," + words), Spec("nvfp4," + other))
 
 
 def log2_inputs(rng, rows, cols, block):
@@ -2648,7 +2543,7 @@ def log2_inputs(rng, rows, cols, block):
 
 
 def golden_peer_lines(rng):
-    for words in PEER_WORDS:
+    for words in golden_words("peers"):
         head, _, rest = words.partition(",")
         spec = valid_spec(words if head in PRESETS else "mxfp4," + rest)
         for rows, cols in ((2, 37), (3, 32), (1, 96)):
@@ -2668,11 +2563,7 @@ def golden_peer_lines(rng):
     for words in ("arithmetic=te,decode=amax_first", "arithmetic=vllm,decode=factor_first", "arithmetic=divide_global,decode=divide_global",
                   "decode=factor_first,tensor_scale=row"):
         for name in ("fp32_block", "fused35_rz", "fma_sequential"):
-            c = GemmCase(rng, name)
-            c.spec_a, c.spec_b = Spec("nvfp4," + words), Spec("nvfp4," + words)
-            c.x = gemm_operand(rng, c.spec_a, c.m, c.k, 0, 0, c.seed, c.stream, c.step)
-            c.y = gemm_operand(rng, c.spec_b, c.n, c.k, 0, 0, c.seed, c.stream ^ 16, c.step)
-            yield gemm_line(c)
+            yield spec_line(rng, GemmCase(rng, name), Spec("nvfp4," + words), Spec("nvfp4," + words))
     for size in (16, 128):
         for word in ("none", "fixed"):
             x = hadamard_input(rng, 2 * size)
