@@ -1,94 +1,46 @@
 #include "src/backends/signature.h"
 
-#include <cstring>
+#include <string_view>
 
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
 #include "src/files/sha256.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
 
 // Frozen: extend only together with a stated change of the signature.
-constexpr const char* quantize_cases[] = {"mxfp4",
-                                          "nvfp4",
-                                          "ue5m3fp4",
-                                          "mxfp8",
-                                          "mxfp6_e2m3",
-                                          "mxfp6_e3m2",
-                                          "bf16",
-                                          "fp16",
-                                          "fp32",
-                                          "torchao_ceil",
-                                          "torchao_rceil",
-                                          "torchao_even",
-                                          "alto_uos",
-                                          "te_nvfp4",
-                                          "nvfp4,arithmetic=reciprocal,zero_block=limit,scale_floor=2^-6",
-                                          "fouroversix",
-                                          "mxfp4,rounding=nearest_toward_zero,negative_zero=drop",
-                                          "mxfp4,scale_rule=ceil,rounding=nearest_away,zero_block=limit",
-                                          "mxfp4,scale_rule=quest_floor,rounding=nearest_toward_zero",
-                                          "qpytorch_e2m1",
-                                          "graphcore_2509_encode",
-                                          "mxfp4,element=e1m2",
-                                          "mxfp4,element=e3m0",
-                                          "mxfp8,element=e5m2,scale_rule=nearest_log2",
-                                          "mxfp4,scale_rule=quest_nearest,prescale=0.75",
-                                          "nvfp4,scale_rule=mse",
-                                          "mxfp4,scale_rule=encode",
-                                          "nvfp4,scale_rule=encode,arithmetic=divide,scale_rounding=toward_positive",
-                                          "nvfp4,arithmetic=divide",
-                                          "nvfp4,arithmetic=reciprocal,prescale=0.75",
-                                          "nvfp4,tensor_scale=outer128",
-                                          "ue5m3fp4,scale=ue5m3_61440,block=16x16,zero_scale=one",
-                                          "ue5m3fp4,scale=ue5m3_122880,scale_rounding=stochastic",
-                                          "nvfp4,scale=ue5m2",
-                                          "nvfp4,scale=ue3m4,target=20",
-                                          "nvfp4,scale=ue2m5",
-                                          "nvfp4,scale=ue1m6",
-                                          "nvfp4,scale=bf16,tensor_scale=none",
-                                          "nvfp4,scale=fp32,block=row,tensor_scale=none",
-                                          "nvfp4,scale=fp32,block=tensor,tensor_scale=none",
-                                          "mxfp4,block=8",
-                                          "mxfp4,block=64",
-                                          "mxfp4,block=128",
-                                          "mxfp4,block=32x32,zero_block=limit,nonfinite=saturate",
-                                          "mxfp4,rounding=toward_zero",
-                                          "mxfp4,rounding=away_from_zero",
-                                          "mxfp4,rounding=toward_positive",
-                                          "mxfp4,rounding=toward_negative",
-                                          "mxfp4,rounding=stochastic,random_bits=4",
-                                          "mxfp4,rounding=stochastic",
-                                          "mxfp4,rounding=stochastic,random_bits=16",
-                                          "mxfp4,rounding=stochastic,random_bits=32",
-                                          "nvfp4,rounding=stochastic_midpoint",
-                                          "mxfp4,rounding=stochastic_truncated,prescale=0.75",
-                                          "nvfp4,tensor_scale=hold,scale_floor=2^-6"};
-constexpr const char* gemm_accumulators[] = {"exact",      "fp32_block",  "fp32_sequential",
-                                             "k64_rz",     "k64_rz_snap", "fused35_rz",
-                                             "fused25_rz", "double",      "fma_sequential"};
+constexpr std::string_view quantize_cases =
+    "mxfp4 nvfp4 ue5m3fp4 mxfp8 mxfp6_e2m3 mxfp6_e3m2 bf16 fp16 fp32 torchao_ceil torchao_rceil torchao_even alto_uos "
+    "te_nvfp4 nvfp4,arithmetic=reciprocal,zero_block=limit,scale_floor=2^-6 fouroversix "
+    "mxfp4,rounding=nearest_toward_zero,negative_zero=drop "
+    "mxfp4,scale_rule=ceil,rounding=nearest_away,zero_block=limit "
+    "mxfp4,scale_rule=quest_floor,rounding=nearest_toward_zero qpytorch_e2m1 graphcore_2509_encode mxfp4,element=e1m2 "
+    "mxfp4,element=e3m0 mxfp8,element=e5m2,scale_rule=nearest_log2 mxfp4,scale_rule=quest_nearest,prescale=0.75 "
+    "nvfp4,scale_rule=mse mxfp4,scale_rule=encode "
+    "nvfp4,scale_rule=encode,arithmetic=divide,scale_rounding=toward_positive nvfp4,arithmetic=divide "
+    "nvfp4,arithmetic=reciprocal,prescale=0.75 nvfp4,tensor_scale=outer128 "
+    "ue5m3fp4,scale=ue5m3_61440,block=16x16,zero_scale=one ue5m3fp4,scale=ue5m3_122880,scale_rounding=stochastic "
+    "nvfp4,scale=ue5m2 nvfp4,scale=ue3m4,target=20 nvfp4,scale=ue2m5 nvfp4,scale=ue1m6 "
+    "nvfp4,scale=bf16,tensor_scale=none nvfp4,scale=fp32,block=row,tensor_scale=none "
+    "nvfp4,scale=fp32,block=tensor,tensor_scale=none mxfp4,block=8 mxfp4,block=64 mxfp4,block=128 "
+    "mxfp4,block=32x32,zero_block=limit,nonfinite=saturate mxfp4,rounding=toward_zero mxfp4,rounding=away_from_zero "
+    "mxfp4,rounding=toward_positive mxfp4,rounding=toward_negative mxfp4,rounding=stochastic,random_bits=4 "
+    "mxfp4,rounding=stochastic mxfp4,rounding=stochastic,random_bits=16 mxfp4,rounding=stochastic,random_bits=32 "
+    "nvfp4,rounding=stochastic_midpoint mxfp4,rounding=stochastic_truncated,prescale=0.75 "
+    "nvfp4,tensor_scale=hold,scale_floor=2^-6";
+constexpr std::string_view gemm_accumulators =
+    "exact fp32_block fp32_sequential k64_rz k64_rz_snap fused35_rz fused25_rz double fma_sequential";
 constexpr const char* gemm_cases[] = {"mxfp4", "nvfp4", "mxfp8", "nvfp4,tensor_scale=outer128",
                                       "graphcore_2509_encode"};
 constexpr int hadamard_cases[] = {16, 32, 64, 128, 256};
 constexpr const char* sign_cases[] = {"none", "fixed", "per_layer", "per_step"};
-constexpr const char* estimator_cases[] = {"ste",
-                                           "clipped_ste",
-                                           "dge",
-                                           "dge_raw",
-                                           "sigmoid",
-                                           "spline",
-                                           "dge_raw_as_published",
-                                           "sigmoid_as_published",
-                                           "spline_as_published"};
-constexpr const char* scale_gradient_cases[] = {"none",
-                                                "absmax",
-                                                "absmax_diagonal",
-                                                "hardsoftmax",
-                                                "softsoftmax",
-                                                "absmax_as_published",
-                                                "hardsoftmax_as_published",
-                                                "softsoftmax_as_published"};
+constexpr std::string_view estimator_cases =
+    "ste clipped_ste dge dge_raw sigmoid spline dge_raw_as_published sigmoid_as_published spline_as_published";
+constexpr std::string_view scale_gradient_cases =
+    "none absmax absmax_diagonal hardsoftmax softsoftmax absmax_as_published hardsoftmax_as_published "
+    "softsoftmax_as_published";
 
 constexpr int64_t case_rows = 19;
 constexpr int64_t case_cols = 200;
@@ -120,7 +72,7 @@ class Digest {
   std::string text_;
 };
 
-void add_quantized(Digest& digest, const std::vector<float>& x, const char* words) {
+void add_quantized(Digest& digest, const std::vector<float>& x, const std::string& words) {
   QuantizeCall call;
   call.spec = quant_spec_from_words(words, "signature");
   call.x = view_of(x.data(), case_rows, case_cols);
@@ -187,13 +139,14 @@ std::string computed_signature() {
   const std::vector<float> wild = case_matrix(1);
   std::vector<float> tame = case_matrix(2);
   for (float& v : tame) v = is_finite(v) && magnitude(v) < 1e3f ? v : 0.5f;
-  for (const char* words : quantize_cases) {
+  for (const std::string& words : split(quantize_cases, ' ')) {
     add_quantized(digest, wild, words);
     add_quantized(digest, tame, words);
   }
   for (const char* words : gemm_cases) {
     const Operands operands(tame, words, {});
-    for (const char* name : gemm_accumulators) add_product(digest, operands, accumulator_from(name, "signature"), {});
+    for (const std::string& name : split(gemm_accumulators, ' '))
+      add_product(digest, operands, accumulator_from(name, "signature"), {});
   }
   for (const int size : hadamard_cases) {
     for (const char* signs : sign_cases) {
@@ -204,8 +157,8 @@ std::string computed_signature() {
       }
     }
   }
-  for (const char* estimator : estimator_cases) {
-    for (const char* scale_gradient : scale_gradient_cases) {
+  for (const std::string& estimator : split(estimator_cases, ' ')) {
+    for (const std::string& scale_gradient : split(scale_gradient_cases, ' ')) {
       OperandSpec o;
       set_operand(o, {{"estimator", estimator}, {"scale_gradient", scale_gradient}, {"scale_estimator", "sigmoid"}},
                   "signature");

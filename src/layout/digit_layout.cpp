@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4::golden {
 namespace {
@@ -25,18 +29,9 @@ void expect_size(const std::string& place, const char* layout, size_t has, int64
 }  // namespace
 
 std::string address_text(const Placing& placing) {
-  std::string text;
-  for (const Digit& d : placing.digits) {
-    if (d.axis == 0) break;
-    std::string digit(1, d.axis);
-    if (d.step > 1) digit += fmt::format("/{}", d.step);
-    if (d.extent > 0) digit += fmt::format("%{}", d.extent);
-    if (d.flipped) digit = fmt::format("{}-{}", d.extent - 1, digit);
-    text += (text.empty() ? "" : ", ") + digit;
-  }
-  if (placing.row_multiple > 1 || placing.col_multiple > 1)
-    text += fmt::format("; padded to {} x {}", placing.row_multiple, placing.col_multiple);
-  return text;
+  const std::string digits = placing.digits;
+  if (placing.row_multiple == 1 && placing.col_multiple == 1) return digits;
+  return digits + fmt::format("; padded to {} x {}", placing.row_multiple, placing.col_multiple);
 }
 
 Placement::Placement(const Placing& placing, int64_t rows, int64_t cols)
@@ -45,16 +40,19 @@ Placement::Placement(const Placing& placing, int64_t rows, int64_t cols)
   const int64_t padded_cols = rounded_up(cols, placing.col_multiple);
   size_ = padded_rows * padded_cols;
   int64_t weight = 1;
-  size_t count = 0;
-  while (count < std::size(placing.digits) && placing.digits[count].axis != 0) ++count;
-  for (size_t i = count; i-- > 0;) {
-    const Digit& d = placing.digits[i];
-    const bool is_row = d.axis == 'r';
-    const int64_t extent = d.extent > 0 ? d.extent : (is_row ? padded_rows : padded_cols) / d.step;
+  const std::vector<std::string> digits = split(placing.digits, ',');
+  for (auto text = digits.rbegin(); text != digits.rend(); ++text) {
+    const auto number_behind = [&](char sign) {
+      const size_t at = text->find(sign);
+      return at == std::string::npos ? 0 : std::atoll(text->c_str() + at + 1);
+    };
+    const bool is_row = text->find('r') != std::string::npos, is_flipped = text->find('-') != std::string::npos;
+    const int64_t step = std::max<int64_t>(number_behind('/'), 1), modulo = number_behind('%');
+    const int64_t extent = modulo > 0 ? modulo : (is_row ? padded_rows : padded_cols) / step;
     std::vector<int64_t>& part = is_row ? row_part_ : col_part_;
     for (size_t index = 0; index < part.size(); ++index) {
-      const int64_t digit = static_cast<int64_t>(index) / d.step % extent;
-      part[index] += weight * (d.flipped ? extent - 1 - digit : digit);
+      const int64_t digit = static_cast<int64_t>(index) / step % extent;
+      part[index] += weight * (is_flipped ? extent - 1 - digit : digit);
     }
     weight *= extent;
   }

@@ -14,16 +14,11 @@
 
 namespace fp4::golden {
 
-struct Digit {
-  char axis = 0;         // 'r' or 'c'; 0 ends the list
-  int64_t step = 1;      // index / step
-  int64_t extent = 0;    // modulo; 0: the rest of the index
-  bool flipped = false;  // counts down: extent - 1 - digit
-};
-
 struct Placing {
-  int64_t row_multiple = 1, col_multiple = 1;  // rows and columns are padded to these
-  Digit digits[8] = {};
+  int64_t row_multiple, col_multiple;  // rows and columns are padded to these
+  const char* digits;                  // "r/128, c/4, r%32, r/32%4, c%4"; "1-c%2" counts down from 1
+  constexpr Placing(int64_t rows, int64_t cols, const char* text)
+      : row_multiple(rows), col_multiple(cols), digits(text) {}
 };
 
 enum class ScaleLayout : uint8_t { linear, tile_128x4, amd_preshuffled, column_major, tile_8x4, gfx950, deepgemm };
@@ -37,43 +32,19 @@ struct ScaleLayoutInfo {
   const char* source;
 };
 inline constexpr ScaleLayoutInfo scale_layout_table[] = {
-    {ScaleLayout::linear, "linear", {1, 1, {{'r'}, {'c'}}}, true, "row-major, unpadded", "cli.md; torchao, vLLM"},
-    {ScaleLayout::tile_128x4,
-     "128x4",
-     {128, 4, {{'r', 128}, {'c', 4}, {'r', 1, 32}, {'r', 32, 4}, {'c', 1, 4}}},
-     true,
-     "cuBLAS, CUTLASS, tcgen05: tiles of 512 bytes",
-     "cuBLAS documentation, 1D block scaling factors layout"},
-    {ScaleLayout::amd_preshuffled,
-     "amd_preshuffled",
-     {256, 8, {{'r', 32}, {'c', 8}, {'c', 1, 4}, {'r', 1, 16}, {'c', 4, 2}, {'r', 16, 2}}},
-     true,
-     "AITER on MI355X",
-     "AITER fp4_utils.e8m0_shuffle; mxDataGenerator PreSwizzle.hpp"},
-    {ScaleLayout::column_major,
-     "column_major",
-     {1, 1, {{'c'}, {'r'}}},
-     false,
-     "transposed, unpadded",
+    {ScaleLayout::linear, "linear", Placing(1, 1, "r, c"), true, "row-major, unpadded", "cli.md; torchao, vLLM"},
+    {ScaleLayout::tile_128x4, "128x4", Placing(128, 4, "r/128, c/4, r%32, r/32%4, c%4"), true,
+     "cuBLAS, CUTLASS, tcgen05: tiles of 512 bytes", "cuBLAS documentation, 1D block scaling factors layout"},
+    {ScaleLayout::amd_preshuffled, "amd_preshuffled", Placing(256, 8, "r/32, c/8, c%4, r%16, c/4%2, r/16%2"), true,
+     "AITER on MI355X", "AITER fp4_utils.e8m0_shuffle; mxDataGenerator PreSwizzle.hpp"},
+    {ScaleLayout::column_major, "column_major", Placing(1, 1, "c, r"), false, "transposed, unpadded",
      "triton_kernels MX scales [K/32, rows]"},
-    {ScaleLayout::tile_8x4,
-     "8x4",
-     {8, 4, {{'r', 8}, {'c', 4}, {'r', 1, 8}, {'c', 1, 4}}},
-     false,
-     "TensorRT-LLM and FlashInfer for few rows: tiles of 32 bytes",
-     "TensorRT-LLM get_sf_out_offset_8x4"},
-    {ScaleLayout::gfx950,
-     "gfx950",
-     {32, 8, {{'r', 32}, {'c', 8}, {'c', 1, 4}, {'r', 1, 16}, {'c', 4, 2}, {'r', 16, 2}}},
-     false,
-     "hipBLASLt and Triton: AITER's order",
-     "hipBLASLt BLK32_UE8M0_32_8_EXT; Triton GFX950MXScaleLayout"},
-    {ScaleLayout::deepgemm,
-     "deepgemm",
-     {4, 4, {{'c', 4}, {'r'}, {'c', 1, 4}}},
-     false,
-     "four columns an int32, MN-major, rows padded to 16 bytes",
-     "DeepGEMM smxx_layout.hpp"},
+    {ScaleLayout::tile_8x4, "8x4", Placing(8, 4, "r/8, c/4, r%8, c%4"), false,
+     "TensorRT-LLM and FlashInfer for few rows: tiles of 32 bytes", "TensorRT-LLM get_sf_out_offset_8x4"},
+    {ScaleLayout::gfx950, "gfx950", Placing(32, 8, "r/32, c/8, c%4, r%16, c/4%2, r/16%2"), false,
+     "hipBLASLt and Triton: AITER's order", "hipBLASLt BLK32_UE8M0_32_8_EXT; Triton GFX950MXScaleLayout"},
+    {ScaleLayout::deepgemm, "deepgemm", Placing(4, 4, "c/4, r, c%4"), false,
+     "four columns an int32, MN-major, rows padded to 16 bytes", "DeepGEMM smxx_layout.hpp"},
 };
 static_assert(ids_are_indices(scale_layout_table));
 
@@ -101,81 +72,27 @@ struct CodeLayoutInfo {
   const char* source;
 };
 inline constexpr CodeLayoutInfo code_layout_table[] = {
-    {CodeLayout::low_first,
-     "low_first",
-     {1, 2, {{'r'}, {'c'}}},
-     1,
-     4,
-     "row-major, the even column in the low nibble",
+    {CodeLayout::low_first, "low_first", Placing(1, 2, "r, c"), 1, 4, "row-major, the even column in the low nibble",
      "torch.float4_e2m1fn_x2; safetensors F4; PTX cvt e2m1x2"},
-    {CodeLayout::high_first,
-     "high_first",
-     {1, 2, {{'r'}, {'c', 2}, {'c', 1, 2, true}}},
-     1,
-     4,
-     "row-major, the even column in the high nibble",
-     "bitsandbytes kQuantizeBlockwise"},
-    {CodeLayout::unpacked,
-     "unpacked",
-     {1, 1, {{'r'}, {'c'}}},
-     1,
-     8,
-     "row-major, a byte for each code",
+    {CodeLayout::high_first, "high_first", Placing(1, 2, "r, c/2, 1-c%2"), 1, 4,
+     "row-major, the even column in the high nibble", "bitsandbytes kQuantizeBlockwise"},
+    {CodeLayout::unpacked, "unpacked", Placing(1, 1, "r, c"), 1, 8, "row-major, a byte for each code",
      "torchao f4_unpacked"},
-    {CodeLayout::column_major,
-     "column_major",
-     {2, 1, {{'c'}, {'r'}}},
-     1,
-     4,
-     "transposed, the even row in the low nibble",
-     "MN-major storage; Triton dot_scaled, k_pack=False"},
-    {CodeLayout::half_split_32,
-     "half_split_32",
-     {1, 32, {{'r'}, {'c', 32}, {'c', 1, 16}, {'c', 16, 2}}},
-     1,
-     4,
-     "byte j of 32 codes holds j low and j+16 high",
-     "ggml block_mxfp4"},
-    {CodeLayout::half_split_16,
-     "half_split_16",
-     {1, 16, {{'r'}, {'c', 16}, {'c', 1, 8}, {'c', 8, 2}}},
-     1,
-     4,
-     "byte j of 16 codes holds j low and j+8 high",
-     "ggml block_nvfp4"},
-    {CodeLayout::uint32,
-     "uint32",
-     {1, 8, {{'r'}, {'c'}}},
-     4,
-     4,
-     "eight columns a word, row-major",
+    {CodeLayout::column_major, "column_major", Placing(2, 1, "c, r"), 1, 4,
+     "transposed, the even row in the low nibble", "MN-major storage; Triton dot_scaled, k_pack=False"},
+    {CodeLayout::half_split_32, "half_split_32", Placing(1, 32, "r, c/32, c%16, c/16%2"), 1, 4,
+     "byte j of 32 codes holds j low and j+16 high", "ggml block_mxfp4"},
+    {CodeLayout::half_split_16, "half_split_16", Placing(1, 16, "r, c/16, c%8, c/8%2"), 1, 4,
+     "byte j of 16 codes holds j low and j+8 high", "ggml block_nvfp4"},
+    {CodeLayout::uint32, "uint32", Placing(1, 8, "r, c"), 4, 4, "eight columns a word, row-major",
      "vLLM marlin_utils_fp4.py"},
-    {CodeLayout::gptq,
-     "gptq_uint32",
-     {1, 8, {{'c', 8}, {'r'}, {'c', 1, 8}}},
-     4,
-     4,
-     "eight columns a word, words [K/8, rows]",
+    {CodeLayout::gptq, "gptq_uint32", Placing(1, 8, "c/8, r, c%8"), 4, 4, "eight columns a word, words [K/8, rows]",
      "GPTQ qweight; vLLM gptq_marlin_repack input"},
-    {CodeLayout::marlin,
-     "marlin_uint32",
-     {64, 16, {{'c', 16}, {'r', 64}, {'r', 1, 8}, {'c', 2, 4}, {'r', 16, 4}, {'c', 1, 2}, {'r', 8, 2}, {'c', 8, 2}}},
-     4,
-     4,
-     "tiles of 16 x 64 as lanes of mma.m16n8k16 read them",
-     "Marlin get_weight_perm(4), marlin_weights"},
-    {CodeLayout::aiter,
-     "aiter_16x16",
-     {16, 64, {{'r', 16}, {'c', 64}, {'c', 32, 2}, {'r', 1, 16}, {'c', 1, 32}}},
-     1,
-     4,
-     "tiles of 16 rows x 16 bytes, two to a step of K",
-     "AITER shuffle_weight, layout (16, 16)"},
-    {CodeLayout::fp6_low_first,
-     "fp6_low_first",
-     {1, 4, {{'r'}, {'c'}}},
-     1,
-     6,
+    {CodeLayout::marlin, "marlin_uint32", Placing(64, 16, "c/16, r/64, r%8, c/2%4, r/16%4, c%2, r/8%2, c/8%2"), 4, 4,
+     "tiles of 16 x 64 as lanes of mma.m16n8k16 read them", "Marlin get_weight_perm(4), marlin_weights"},
+    {CodeLayout::aiter, "aiter_16x16", Placing(16, 64, "r/16, c/64, c/32%2, r%16, c%32"), 1, 4,
+     "tiles of 16 rows x 16 bytes, two to a step of K", "AITER shuffle_weight, layout (16, 16)"},
+    {CodeLayout::fp6_low_first, "fp6_low_first", Placing(1, 4, "r, c"), 1, 6,
      "six-bit codes without gaps, four in three bytes, row-major",
      "safetensors F6_E2M3, F6_E3M2; HIP __amd_fp6x32_storage_t"},
 };
@@ -186,7 +103,7 @@ constexpr bool holds(const CodeLayoutInfo& layout, int code_bits) {
   return layout.bits == code_bits || (layout.bits == 8 && code_bits < 8);
 }
 
-// "r/128, c/4, r%32, r/32%4, c%4; padded to 128 x 4": the digits of the address, slowest first.
+// "r/128, c/4, r%32, r/32%4, c%4; padded to 128 x 4".
 std::string address_text(const Placing& placing);
 
 // Where elements lie. A digit depends on the row or on the column alone, so an address is the sum of two numbers.

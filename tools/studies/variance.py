@@ -63,7 +63,7 @@ for family, length in [(family, length) for family in (outliers, spike) for leng
         errors = np.empty((REPEATS, ROWS, ROWS))
         for seed in range(REPEATS):
             ra, rb = (fp4lib.rotated(x, size, signs, seed) if size else x for x in (a, b))
-            errors[seed] = fp4lib.gemm(ra, rb, spec, spec, seed=seed) - exact
+            errors[seed] = fp4lib.gemm(ra, rb, spec, seed=seed) - exact
         mean, variance = errors.mean(0), errors.var(0, ddof=1)
         noise = variance / REPEATS
         moving = variance.mean() > 1e-12 * unit ** 2

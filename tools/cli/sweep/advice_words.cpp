@@ -10,6 +10,7 @@
 #include "sim/rules/recipe.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/judge/orders.h"
+#include "tools/cli/sweep/sweep_view.h"
 
 namespace fp4::tools {
 
@@ -130,13 +131,6 @@ std::string unknown_words(const Advice& advice, const std::string& baseline) {
   return parts.empty() ? "Not known: what other data do." : fmt::format("Not known: {}.", fmt::join(parts, "; "));
 }
 
-ordered_json number_or_null(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json();
-}
-ordered_json ends_or_null(const std::optional<Interval>& i) {
-  return i ? ordered_json::array({number_or_null(i->low), number_or_null(i->high)}) : ordered_json();
-}
-
 }  // namespace
 
 std::vector<std::string> advice_answer(const Advice& advice, const cost::Model& model, const std::string& hardware,
@@ -164,16 +158,16 @@ ordered_json advice_json(const Advice& advice, const std::vector<std::string>& a
     json["rows"].push_back({{"recipe", row.recipe},
                             {"tokens_from", origins[static_cast<size_t>(row.from)]},
                             {"source", row.source},
-                            {"gap", number_or_null(gap)},
-                            {"gap_interval", ends_or_null(gap_interval)},
-                            {"tokens", number_or_null(row.tokens)},
-                            {"tokens_interval", ends_or_null(row.tokens_interval)},
+                            {"gap", number(gap)},
+                            {"gap_interval", ends(gap_interval)},
+                            {"tokens", number(row.tokens)},
+                            {"tokens_interval", ends(row.tokens_interval)},
                             {"step", row.step},
-                            {"step_interval", ends_or_null(row.step_interval)},
+                            {"step_interval", ends(row.step_interval)},
                             {"decoded", row.decoded},
-                            {"cost", number_or_null(row.cost)},
-                            {"cost_interval", ends_or_null(row.interval)},
-                            {"against_best", ends_or_null(row.against_best)},
+                            {"cost", number(row.cost)},
+                            {"cost_interval", ends(row.interval)},
+                            {"against_best", ends(row.against_best)},
                             {"word", word(row.word)}});
   }
   return json;

@@ -39,14 +39,7 @@ std::string tokens_origin(const AdviceRow& row) {
 }
 
 void print_advice_rows(const AdviseOptions& o, const Advice& advice) {
-  Table table{{{"recipe"},
-               {"tokens x", Align::right},
-               {"from"},
-               {"step x", Align::right},
-               {"cost x", Align::right},
-               {"95 %", Align::right},
-               {""}},
-              {}};
+  Table table{{"recipe", ">tokens x", "from", ">step x", ">cost x", ">95 %", ""}, {}};
   std::set<std::string> formats;
   for (const AdviceRow& row : advice.rows) {
     formats.insert(row.decoded.begin(), row.decoded.end());

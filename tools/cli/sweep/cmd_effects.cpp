@@ -19,7 +19,6 @@
 #include "sweeps/report/forest.h"
 #include "sweeps/report/table.h"
 #include "tools/cli/options.h"
-#include "tools/cli/sweep/alarm_print.h"
 #include "tools/cli/sweep/effects_print.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"

@@ -20,10 +20,6 @@ struct LawOptions : LawJob {
   bool json = false;
 };
 
-std::string interval_text(const std::optional<Interval>& interval, double scale = 1) {
-  return interval ? fmt::format("{:.3g} .. {:.3g}", scale * interval->low, scale * interval->high) : "";
-}
-
 std::string gap_percent(double gap) { return fmt::format("{:.2f}", 100 * std::expm1(gap)); }
 
 std::string slope_text(double value, const Interval& interval) {
@@ -45,13 +41,7 @@ std::string interval_words(const PlaneWords& words, const Interval& interval) {
 
 void print_planes(const std::map<std::string, sweeps::PlaneFit>& fits, double n, double d, const PlaneWords& words,
                   const sweeps::GapRule* gaps = nullptr) {
-  Table table{{{"recipe"},
-               {words.value, Align::right},
-               {"95 %", Align::right},
-               {"x", Align::right},
-               {"y", Align::right},
-               {"left out", Align::right}},
-              {}};
+  Table table{{"recipe", std::string(">") + words.value, ">95 %", ">x", ">y", ">left out"}, {}};
   for (const auto& [name, fit] : fits) {
     if (!fit.missing.empty()) continue;
     const sweeps::PlaneAt there = gaps != nullptr ? gaps->at(name, n, d) : plane_at(fit, n, d);
@@ -65,14 +55,8 @@ void print_planes(const std::map<std::string, sweeps::PlaneFit>& fits, double n,
 }
 
 void print_kept_out(const std::vector<HeldOutCell>& cells, const PlaneWords& words) {
-  Table kept{{{"recipe"},
-              {"N", Align::right},
-              {words.d, Align::right},
-              {"seeds", Align::right},
-              {"measured", Align::right},
-              {"predicted", Align::right},
-              {"95 %", Align::right},
-              {cells.front().unchanged ? "no change" : "", Align::right}},
+  Table kept{{"recipe", ">N", std::string(">") + words.d, ">seeds", ">measured", ">predicted", ">95 %",
+              cells.front().unchanged ? ">no change" : ">"},
              {}};
   for (const HeldOutCell& h : cells)
     kept.rows.push_back({h.recipe, fmt::format("{:.3g}", h.measured.n), fmt::format("{:.3g}", h.measured.d),
@@ -133,11 +117,9 @@ void print_orders(const LawOutcome& outcome) {
   print_wrapped(
       "published orders: Kendall's tau-b with the mean gaps on the runs that all have; median and 95 % of 1000 "
       "bootstrap samples of the runs; p: share of all orders that agree as well; fp4: without fp8");
-  Table orders{{{"source"}, {"recipes", Align::right}}, {}};
+  Table orders{{"source", ">recipes"}, {}};
   for (const char* which : {"tau-b", "fp4"})
-    orders.columns.insert(
-        orders.columns.end(),
-        {{which, Align::right}, {"median", Align::right}, {"95 %", Align::right}, {"p", Align::right}});
+    orders.columns.insert(orders.columns.end(), {std::string(">") + which, ">median", ">95 %", ">p"});
   for (const auto& [order, found] : outcome.orders) {
     std::vector<std::string>& row = orders.rows.emplace_back();
     row = {order->source, std::to_string(found.recipes.size())};
@@ -169,14 +151,7 @@ void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outc
   fmt::print("\n");
   print_wrapped(fmt::format("extra tokens to reach {}'s loss at N {:.3g}, D {:.3g}; 95 % of {} bootstrap samples",
                             o.baseline, outcome.n, outcome.d, o.samples));
-  Table table{{{"recipe"},
-               {"effN", Align::right},
-               {"interval", Align::right},
-               {"effD", Align::right},
-               {"interval", Align::right},
-               {"extra %", Align::right},
-               {"interval", Align::right}},
-              {}};
+  Table table{{"recipe", ">effN", ">interval", ">effD", ">interval", ">extra %", ">interval"}, {}};
   for (const auto& [name, recipe] : s.recipes) {
     if (!recipe.missing.empty()) continue;
     const RecipeLine line = line_of(outcome, name);
@@ -191,15 +166,7 @@ void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outc
   for (const std::string& name : ladder.left_out) fmt::print("{}: every run diverged\n", name);
   if (outcome.held_out.empty()) return;
   fmt::print("\nkept out of the fit: N >= {:.4g}\n", o.held_out);
-  Table kept{{{"recipe"},
-              {"N", Align::right},
-              {"D", Align::right},
-              {"runs", Align::right},
-              {"measured", Align::right},
-              {"predicted", Align::right},
-              {"interval", Align::right},
-              {"inside"}},
-             {}};
+  Table kept{{"recipe", ">N", ">D", ">runs", ">measured", ">predicted", ">interval", "inside"}, {}};
   for (const HeldOut& h : outcome.held_out)
     kept.rows.push_back(
         {h.recipe, fmt::format("{:.3g}", h.n), fmt::format("{:.3g}", h.d), std::to_string(h.runs),

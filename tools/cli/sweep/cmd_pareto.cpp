@@ -6,14 +6,13 @@
 
 #include "src/files/output.h"
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
 #include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep/advice_words.h"
-#include "tools/cli/sweep/alarm_print.h"
 #include "tools/cli/sweep/effects_print.h"
-#include "tools/cli/sweep/front_answer.h"
 #include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
@@ -30,38 +29,41 @@ struct ParetoOptions {
   bool force = false, no_effects = false;
 };
 
+using nlohmann::ordered_json;
+
+constexpr sweeps::Interval unknown_ends = {NAN, NAN};
+
 // {share, bound, raw_low, raw_high}; null where there is nothing to compare.
-nlohmann::ordered_json extra_json(const std::optional<sweeps::ExtraTokens>& extra) {
+ordered_json extra_json(const std::optional<sweeps::ExtraTokens>& extra) {
   if (!extra) return nullptr;
-  const bool exact = extra->bound == sweeps::Bound::exact;
-  nlohmann::ordered_json json = {{"share", number(extra->share)},
-                                 {"bound", exact                                  ? "exact"
-                                           : extra->bound == sweeps::Bound::above ? "above"
-                                                                                  : "below"}};
-  json["raw_low"] = extra->raw ? number(extra->raw->low) : nullptr;
-  json["raw_high"] = extra->raw ? number(extra->raw->high) : nullptr;
-  return json;
+  const sweeps::Interval raw = extra->raw.value_or(unknown_ends);
+  return {{"share", number(extra->share)},
+          {"bound", extra->bound == sweeps::Bound::exact   ? "exact"
+                    : extra->bound == sweeps::Bound::above ? "above"
+                                                           : "below"},
+          {"raw_low", number(raw.low)},
+          {"raw_high", number(raw.high)}};
 }
 
-nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::ContextFront& front,
-                                  const sweeps::FrontPoint& point, const std::string& y) {
-  nlohmann::ordered_json sensitivity = nlohmann::ordered_json::object();
+ordered_json point_json(const sweeps::Results& results, const sweeps::ContextFront& front,
+                        const sweeps::FrontPoint& point, const std::string& y) {
+  ordered_json sensitivity = ordered_json::object();
   for (const auto& [weight, range] : point.sensitivity) sensitivity[weight] = {range.low, range.high};
-  nlohmann::ordered_json axes = nlohmann::ordered_json::object();
+  ordered_json axes = ordered_json::object();
   for (size_t i = 0; i < point.config->labels.size(); ++i) axes[results.axes()[i]] = point.config->labels[i];
   const bool has_y = point.y.n > 0;
   const bool raced = front.raced && point.candidate;
   const bool simultaneous = raced && y.ends_with("gap");
-  const std::optional<sweeps::Interval>& interval = simultaneous ? point.raced_gap.interval : point.y.interval;
+  const sweeps::Interval interval = (simultaneous ? point.raced_gap.interval : point.y.interval).value_or(unknown_ends);
   const double mean = shown_mean(point, y);
-  nlohmann::ordered_json json = {
+  ordered_json json = {
       {"config_hash", point.config->record.hash},
       {"task", front.task},
       {"context", front.context},
       {"x", number(point.x)},
       {"y", has_y ? number(mean) : nullptr},
-      {"y_low", interval ? number(interval->low) : nullptr},
-      {"y_high", interval ? number(interval->high) : nullptr},
+      {"y_low", number(interval.low)},
+      {"y_high", number(interval.high)},
       {"interval", simultaneous ? "simultaneous" : "raw"},
       {"on_front", point.on_front},
       {"status", word(point.status)},
@@ -81,15 +83,11 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
   if (point.overhead_range)
     json["overhead_interval"] = {number(point.overhead_range->first), number(point.overhead_range->second)};
   if (raced) {
-    const auto pair = [](const std::optional<sweeps::Interval>& range) -> nlohmann::ordered_json {
-      if (!range) return nullptr;
-      return {number(range->low), number(range->high)};
-    };
-    json["gap_interval"] = pair(point.raced_gap.interval);
+    json["gap_interval"] = ends(point.raced_gap.interval);
     json["rival"] = nullptr;
     if (point.rival != nullptr) json["rival"] = point.rival->record.hash;
     json["difference"] = point.difference.n > 0 ? number(point.difference.mean) : nullptr;
-    json["difference_interval"] = pair(point.difference.interval);
+    json["difference_interval"] = ends(point.difference.interval);
     json["detectable_effect"] = number(point.detectable);
     json["rates_differ"] = point.rates_differ;
   }
@@ -100,17 +98,13 @@ nlohmann::ordered_json point_json(const sweeps::Results& results, const sweeps::
   return json;
 }
 
-nlohmann::ordered_json context_json(const sweeps::ContextFront& front) {
-  nlohmann::ordered_json json = {{"context", front.context},
-                                 {"task", front.task},
-                                 {"description", front.description},
-                                 {"front", front.raced ? "raced" : "screening"},
-                                 {"at", front.at_best ? "best" : "fixed"},
-                                 {"seeds", front.seeds},
-                                 {"comparisons", front.comparisons},
-                                 {"delta", front.delta},
-                                 {"candidates_left_out", front.left_out},
-                                 {"left_out_chance", front.left_out_chance}};
+ordered_json context_json(const sweeps::ContextFront& front) {
+  ordered_json json = FP4_NAMED(front.context, front.task, front.description);
+  json["front"] = front.raced ? "raced" : "screening";
+  json["at"] = front.at_best ? "best" : "fixed";
+  json.update(FP4_NAMED(front.seeds, front.comparisons, front.delta));
+  json["candidates_left_out"] = front.left_out;
+  json["left_out_chance"] = front.left_out_chance;
   json["noise_floor"] = front.noise_floor ? number(front.noise_floor->sd) : nullptr;
   json["paired_sd"] = number(front.paired_sd);
   json["detectable_effect"] = number(front.detectable);
@@ -141,13 +135,13 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   std::erase_if(effects, [&](const sweeps::Effect& effect) { return !wanted(effect.task); });
   const bool sampled = results.grid().explore == sweeps::Explore::importance;
 
-  nlohmann::ordered_json json = {{"schema", 1}, {"x", o.front.x}, {"y", o.front.y}};
+  ordered_json json = {{"schema", 1}, {"x", o.front.x}, {"y", o.front.y}};
   json["hardware"] = view.costs.model().hardware;
   json["model"] = view.costs.model().model;
   const std::vector<std::string> advice = usual_answer(view.costs.model().model, view.costs.model().hardware);
   json["advice"] = advice;
-  json["points"] = nlohmann::ordered_json::array();
-  json["contexts"] = nlohmann::ordered_json::array();
+  json["points"] = ordered_json::array();
+  json["contexts"] = ordered_json::array();
   for (const sweeps::ContextFront& front : fronts) {
     json["contexts"].push_back(context_json(front));
     json["contexts"].back()["answer"] = front_answer(results, front, o.front);

@@ -10,7 +10,7 @@
 #include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
-#include "tools/cli/sweep/alarm_print.h"
+#include "tools/cli/sweep/effects_print.h"
 #include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"

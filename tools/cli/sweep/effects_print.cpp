@@ -18,6 +18,12 @@ using sweeps::Effect;
 
 Cell cell(double value) { return std::isfinite(value) ? Cell(value) : Cell(); }
 Cell cell(size_t value) { return static_cast<int64_t>(value); }
+Cell cell(bool value) { return int64_t{value}; }
+Cell cell(std::string_view value) { return std::string(value); }
+template <class... Values>
+std::vector<Cell> cells(const Values&... values) {
+  return {cell(values)...};
+}
 
 bool same_table(const Effect& a, const Effect& b) {
   return a.task == b.task && a.axis == b.axis && a.reference == b.reference;
@@ -43,10 +49,6 @@ std::vector<std::string> effect_row(const Effect& effect, bool grouped) {
 
 }  // namespace
 
-nlohmann::ordered_json number(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
-}
-
 sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
   sweeps::ResultTable table;
   table.columns = {
@@ -56,37 +58,15 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
       "rates_differ", "decile_low", "decile_high", "same_sign",     "weighted", "products",    "reference_products"};
   for (const Effect& effect : effects) {
     const sweeps::Comparison& comparison = effect.comparison;
-    const auto end = [](const std::optional<sweeps::Interval>& interval, double sweeps::Interval::*which) {
-      return interval ? Cell((*interval).*which) : Cell();
-    };
-    table.rows.push_back({effect.task,
-                          effect.axis,
-                          effect.value,
-                          effect.reference,
-                          effect.group,
-                          comparison.summary.mean,
-                          end(comparison.interval, &sweeps::Interval::low),
-                          end(comparison.interval, &sweeps::Interval::high),
-                          cell(comparison.detectable),
-                          cell(effect.noise_floor),
-                          comparison.delta,
-                          std::string(word(comparison.verdict)),
-                          cell(effect.family),
-                          cell(comparison.summary.n),
-                          comparison.summary.sd,
-                          end(comparison.summary.interval, &sweeps::Interval::low),
-                          end(comparison.summary.interval, &sweeps::Interval::high),
-                          effect.reference_gap,
-                          cell(effect.settings),
-                          cell(comparison.diverged),
-                          cell(comparison.rival_diverged),
-                          cell(effect.rates_differ),
-                          effect.low_decile,
-                          effect.high_decile,
-                          effect.same_sign,
-                          cell(size_t{effect.weighted}),
-                          effect.products ? cell(effect.products->first) : Cell(),
-                          effect.products ? cell(effect.products->second) : Cell()});
+    const sweeps::Interval none = {NAN, NAN}, held = comparison.interval.value_or(none),
+                           raw = comparison.summary.interval.value_or(none);
+    const auto products = effect.products.value_or(std::pair<double, double>(NAN, NAN));
+    table.rows.push_back(cells(effect.task, effect.axis, effect.value, effect.reference, effect.group,
+                               comparison.summary.mean, held.low, held.high, comparison.detectable, effect.noise_floor,
+                               comparison.delta, word(comparison.verdict), effect.family, comparison.summary.n,
+                               comparison.summary.sd, raw.low, raw.high, effect.reference_gap, effect.settings,
+                               comparison.diverged, comparison.rival_diverged, effect.rates_differ, effect.low_decile,
+                               effect.high_decile, effect.same_sign, effect.weighted, products.first, products.second));
   }
   return table;
 }
@@ -126,6 +106,21 @@ void print_effects(const sweeps::Results& results, const std::vector<Effect>& ef
             fmt::format("{}: {:g} quantised products a step against {:g}; the side with more has more to lose.",
                         effects[i].value, products->first, products->second));
   }
+}
+
+void print_alarms(const std::vector<sweeps::RaisedAlarm>& alarms) {
+  constexpr size_t most = 8;
+  if (!alarms.empty()) fmt::print("\n");
+  for (size_t i = 0; i < alarms.size() && i < most; ++i)
+    print_wrapped(fmt::format("alarm: {}: {}: {}.", alarms[i].context, word(alarms[i].alarm), alarms[i].text));
+  if (alarms.size() > most) fmt::print("{} more alarms; `pareto --json` lists all\n", alarms.size() - most);
+}
+
+nlohmann::ordered_json alarms_json(const std::vector<sweeps::RaisedAlarm>& alarms) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const sweeps::RaisedAlarm& raised : alarms)
+    list.push_back({{"alarm", word(raised.alarm)}, {"context", raised.context}, {"text", raised.text}});
+  return list;
 }
 
 }  // namespace fp4::tools

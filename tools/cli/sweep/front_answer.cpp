@@ -1,6 +1,4 @@
-// See front_answer.h.
-#include "tools/cli/sweep/front_answer.h"
-
+// See front_print.h.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +9,7 @@
 #include <tuple>
 
 #include "tools/cli/options.h"
+#include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
 
 namespace fp4::tools {

@@ -9,9 +9,7 @@
 #include <iterator>
 #include <set>
 
-#include "tools/cli/sweep/race_print.h"
 #include "tools/cli/sweep/sweep_view.h"
-#include "tools/cli/sweep/units_print.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {

@@ -1,4 +1,6 @@
-// Fronts for the terminal: a scatter of cost against quality, and the tables below it.
+// Fronts for the terminal: a scatter of cost against quality and the tables below it (front_print.cpp), of a raced
+// front the steps with what is tied with each (race_print.cpp), gaps in units that others publish in (units_print.cpp),
+// and the answer in one sentence: which setting to take at which price (front_answer.cpp).
 #pragma once
 
 #include <string>
@@ -29,5 +31,28 @@ void print_overhead_ranges(const sweeps::ContextFront& front, const std::string&
 
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);
+
+// `members`: most tied members named under a step, 0 for all.
+void print_race(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
+                size_t members);
+
+// "12.3 %": the shown mean of column `y` over what `scale_text` names; "" where it is unknown.
+std::string relative_text(const sweeps::ContextFront& front, const sweeps::FrontPoint& point, const std::string& y);
+// What the shares of a front are shares of.
+std::string scale_text(const sweeps::ContextFront& front);
+
+// Extra tokens of these points over fp32 and mxfp8; nothing where the sweep has no curves of loss over tokens.
+void print_tokens(const sweeps::Results& results, const sweeps::ContextFront& front,
+                  const std::vector<const sweeps::FrontPoint*>& points);
+
+// "At 2 % overhead ue5m3_hold50 loses 0.031, at 3.3 % nvfp4 loses 0.026; from 22.5 % mxfp8 loses nothing that matters."
+// A setting loses nothing that matters when its whole interval lies below delta. Of more than four steps the first two
+// and the last two are named. Says as well that nothing raced, that something is undecided, or that all runs diverged.
+std::string front_answer(const sweeps::Results& results, const sweeps::ContextFront& front,
+                         const sweeps::FrontOptions& options);
+
+// The answers of all fronts, each after the name of its context where there are several.
+std::vector<std::string> front_answers(const sweeps::Results& results, const std::vector<sweeps::ContextFront>& fronts,
+                                       const sweeps::FrontOptions& options);
 
 }  // namespace fp4::tools

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 
 namespace fp4::tools {
 
@@ -155,24 +156,16 @@ RecipeLine line_of(const LawOutcome& o, const std::string& name) {
 ordered_json law_json(const LawJob& o, const LadderRuns& ladder, const LawOutcome& outcome) {
   const sweeps::LawStudy& s = outcome.study;
   const sweeps::Law& law = s.fit.law;
-  ordered_json json = {{"schema", 1},
-                       {"baseline", o.baseline},
-                       {"form", o.form},
-                       {"law",
-                        {{"A", law.A},
-                         {"B", law.B},
-                         {"alpha", law.alpha},
-                         {"beta", law.beta},
-                         {"gamma", law.gamma},
-                         {"E", law.E},
-                         {"error", s.fit.error},
-                         {"runs", s.fit.runs},
-                         {"cells", s.fit.cells}}},
-                       {"n", {s.n.low, s.n.high}},
-                       {"d", {s.d.low, s.d.high}},
-                       {"at", {outcome.n, outcome.d}},
-                       {"samples", o.samples},
-                       {"diverged", ladder.diverged}};
+  ordered_json json = {
+      {"schema", 1},
+      {"baseline", o.baseline},
+      {"form", o.form},
+      {"law", FP4_NAMED(law.A, law.B, law.alpha, law.beta, law.gamma, law.E, s.fit.error, s.fit.runs, s.fit.cells)},
+      {"n", {s.n.low, s.n.high}},
+      {"d", {s.d.low, s.d.high}},
+      {"at", {outcome.n, outcome.d}},
+      {"samples", o.samples},
+      {"diverged", ladder.diverged}};
   json["recipes"] = ordered_json::array();
   for (const auto& [name, recipe] : s.recipes) {
     ordered_json one = {{"recipe", name}, {"runs", recipe.runs}, {"cells", recipe.cells}, {"missing", recipe.missing}};
@@ -205,14 +198,11 @@ ordered_json law_json(const LawJob& o, const LadderRuns& ladder, const LawOutcom
         {"tau_b", tau.value}, {"median", tau.median}, {"interval", interval_json(tau.interval)}, {"p", tau.chance}};
   };
   for (const auto& [order, found] : outcome.orders)
-    json["orders"].push_back({{"source", order->source},
-                              {"what", order->what},
-                              {"recipes", found.recipes},
-                              {"all", tau_json(found.all)},
-                              {"fp4", tau_json(found.fp4)}});
+    json["orders"].push_back(joined_json({FP4_NAMED(order->source, order->what, found.recipes),
+                                          {{"all", tau_json(found.all)}, {"fp4", tau_json(found.fp4)}}}));
   json["held_out"] = ordered_json::array();
   for (const HeldOut& h : outcome.held_out) {
-    ordered_json one = {{"recipe", h.recipe}, {"n", h.n}, {"d", h.d}, {"runs", h.runs}, {"measured", h.measured}};
+    ordered_json one = FP4_NAMED(h.recipe, h.n, h.d, h.runs, h.measured);
     one["predicted"] = h.predicted ? ordered_json(h.predicted->loss) : ordered_json();
     one["interval"] = h.predicted ? interval_json(h.predicted->interval) : ordered_json();
     one["reason"] = h.reason;

@@ -1,6 +1,4 @@
-// See race_print.h.
-#include "tools/cli/sweep/race_print.h"
-
+// See front_print.h.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,7 +6,6 @@
 #include "sweeps/judge/race.h"
 #include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
-#include "tools/cli/sweep/units_print.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -25,10 +22,6 @@ std::vector<const FrontPoint*> with_status(const ContextFront& front, FrontStatu
     if (point.status == status) points.push_back(&point);
   }
   return points;
-}
-
-std::string interval_text(const std::optional<sweeps::Interval>& interval) {
-  return interval ? fmt::format("{:.3g} .. {:.3g}", interval->low, interval->high) : "";
 }
 
 // Races are run in differences: of gaps the intervals hold together, of losses themselves they do not.

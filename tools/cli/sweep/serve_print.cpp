@@ -5,6 +5,7 @@
 
 #include "src/text/member_json.h"
 #include "tools/cli/provenance.h"
+#include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -36,9 +37,6 @@ constexpr FigureRow figure_table[] = {
 
 std::string four_digits(double value) { return fmt::format("{:.4g}", value); }
 std::string share_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string interval_text(const sweeps::Summary& s, const char* unit = "", double factor = 1) {
-  return s.interval ? fmt::format("{:.3g} .. {:.3g}{}", factor * s.interval->low, factor * s.interval->high, unit) : "";
-}
 
 Table members_table(const Pool& pool) {
   Table table{
@@ -79,12 +77,12 @@ void print_runs(const ServiceFile& file, const Pool& pool, const std::vector<Pol
   for (const PolicyRuns& run : runs) {
     const auto mean = [&](double Figures::*value) { return run.summary(value).mean; };
     const sweeps::Summary cost = run.summary(&Figures::cost_per_million), both = run.summary(&Figures::met_both);
-    costs.rows.push_back({run.policy->name, four_digits(cost.mean), interval_text(cost),
+    costs.rows.push_back({run.policy->name, four_digits(cost.mean), interval_text(cost.interval),
                           four_digits(mean(&Figures::p50_ms)), four_digits(mean(&Figures::p95_ms)),
                           four_digits(mean(&Figures::p99_ms))});
     met.rows.push_back({run.policy->name, four_digits(mean(&Figures::members)), share_percent(mean(&Figures::accuracy)),
                         share_percent(mean(&Figures::met_latency)), share_percent(mean(&Figures::met_accuracy)),
-                        share_percent(both.mean), interval_text(both, " %", 100)});
+                        share_percent(both.mean), interval_text(both.interval, 100, " %")});
   }
   print_wrapped("What a million requests cost and how long one takes (95 % over the traces, each row by itself):");
   print_table(costs);

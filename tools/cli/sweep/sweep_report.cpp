@@ -17,7 +17,6 @@
 #include "sweeps/judge/alarms.h"
 #include "sweeps/judge/attribution.h"
 #include "tasks/run.h"
-#include "tools/cli/sweep/front_answer.h"
 #include "tools/cli/sweep/front_print.h"
 
 namespace fp4::tools {

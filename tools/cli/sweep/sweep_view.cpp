@@ -80,6 +80,19 @@ void write_csv(const std::string& file, const std::string& csv, bool force) {
   fmt::print("{}", csv);
 }
 
+nlohmann::ordered_json number(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json ends(const std::optional<sweeps::Interval>& interval) {
+  if (!interval) return nullptr;
+  return nlohmann::ordered_json::array({number(interval->low), number(interval->high)});
+}
+
+std::string interval_text(const std::optional<sweeps::Interval>& interval, double scale, const char* unit) {
+  return interval ? fmt::format("{:.3g} .. {:.3g}{}", scale * interval->low, scale * interval->high, unit) : "";
+}
+
 std::vector<std::string> short_axis_names(const std::vector<std::string>& axes) {
   std::vector<std::string> names;
   for (const std::string& axis : axes) {

@@ -39,6 +39,11 @@ sweeps::Grid load_grid(const std::string& word, const std::vector<std::string>& 
 // CSV into a file, or, where that is `-`, to the terminal.
 void write_csv(const std::string& file, const std::string& csv, bool force);
 
+// The number, or null where there is none or it is not finite; [low, high], or null; "low .. high" or "".
+nlohmann::ordered_json number(const std::optional<double>& value);
+nlohmann::ordered_json ends(const std::optional<sweeps::Interval>& interval);
+std::string interval_text(const std::optional<sweeps::Interval>& interval, double scale = 1, const char* unit = "");
+
 // Axis paths cut to the shortest ending that tells them apart: "wgrad.*.rounding" -> "rounding". For the terminal.
 std::vector<std::string> short_axis_names(const std::vector<std::string>& axes);
 

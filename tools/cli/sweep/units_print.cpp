@@ -1,11 +1,10 @@
-// See units_print.h.
-#include "tools/cli/sweep/units_print.h"
-
+// See front_print.h.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
 

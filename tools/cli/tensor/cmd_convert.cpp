@@ -65,10 +65,10 @@ Converted convert(const ConvertOptions& o, const RawTensor& tensor, int64_t rows
       throw Error(fmt::format("convert --nibbles: {} holds codes of {} bits, {} of {}", from.name, from.bits, to.name,
                               to.bits));
     check_type(place, tensor.dtype, from.bits, fmt::format("codes in layout {}", from.name));
-    const Digit& first = to.placing.digits[0];
     return {to_layout(to.id, from_layout(from.id, in, rows, cols, o.in), rows, cols),
             to.word_bytes == 4 ? Dtype::u32 : Dtype::u8,
-            first.axis == 'r' && first.step == 1 && to.placing.row_multiple == 1, from.bits < to.bits ? 0 : to.bits,
+            std::string_view(to.placing.digits).starts_with("r,") && to.placing.row_multiple == 1,
+            from.bits < to.bits ? 0 : to.bits,
             fmt::format("{}-bit codes in layout {}", std::min(from.bits, to.bits), to.name)};
   }
   const FromTo words = from_to(o.scale_layout, "linear");
