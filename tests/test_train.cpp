@@ -82,7 +82,7 @@ TEST_CASE("a resumed run equals an uninterrupted one", "[train]") {
   Json recipe = "ue5m3_hold50";  // held amaxes are part of the state
   Json config = short_run("regression", recipe, 7);
   config["recipe"]["loss_scaling"] = true;
-  for (const char* optimizer : {"adamw", "sgd", "stable_spam"}) {
+  for (const char* optimizer : {"adam", "adamw", "sgd"}) {
     config["train"]["optimizer"] = optimizer;
     const History whole = tasks::run(config, 5);
     RunOptions half, rest;

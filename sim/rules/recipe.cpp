@@ -184,7 +184,7 @@ Recipe from_word(const std::string& word, const std::string& place) {
 }  // namespace
 
 const std::vector<std::string>& optimizer_words() {
-  static const std::vector<std::string> words = {"adam", "adamw", "sgd", "stable_spam"};
+  static const std::vector<std::string> words = {"adam", "adamw", "sgd"};
   return words;
 }
 

@@ -14,15 +14,8 @@ namespace {
 
 constexpr float first_scale = 1024.0f;  // 2^10
 constexpr int good_steps_to_double = 2000;
-constexpr int momentum_reset = 1000;  // StableSPAM's interval
-constexpr float theta = 0.999f, gamma1 = 0.7f, gamma2 = 0.9f;
+constexpr size_t unused_of_tensor = 3;  // zeros of each tensor that a checkpoint has held since an older optimizer
 
-// decay^t by repeated multiplication in fp64: the same everywhere.
-double power(float decay, int t) {
-  double p = 1;
-  for (int i = 0; i < t; ++i) p *= static_cast<double>(decay);
-  return p;
-}
 float bias_correction(double power) { return static_cast<float>(1.0 / (1.0 - power)); }
 
 }  // namespace
@@ -53,7 +46,7 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
     device->zero(m_, 2 * total_);
   else
     std::memset(m_, 0, sizeof(float) * static_cast<size_t>(2 * total_));
-  spam_.resize(static_cast<size_t>(parameters.count()));
+  tensors_ = static_cast<size_t>(parameters.count());
   if (dense_ < total_) store_tables(parameters, *context_.backend);
 }
 
@@ -65,34 +58,6 @@ float Optimizer::learning_rate(int step) const {
   const float share = schedule_ == "linear" ? 1.0f - progress : 0.5f * (1.0f + elementary::cos(3.14159274f * progress));
   const float low = lr_ * final_share_;
   return low + (lr_ - low) * share;
-}
-
-// AdaClip: entries beyond the running maximum shrink to it. AdaGN: the norm of each tensor follows its own moments.
-void Optimizer::stabilise(Parameters& parameters, const Kernels& k) {
-  if (spam_step_ % momentum_reset == 0 && spam_step_ > 0) {
-    for (float* moments : {m_, v_}) std::memset(moments, 0, sizeof(float) * static_cast<size_t>(dense_));
-    power1_ = power2_ = 1;
-  }
-  ++spam_step_;
-  const auto correction = [&](float decay) { return static_cast<float>(1.0 - power(decay, spam_step_)); };
-  for (int i = 0; i < parameters.count(); ++i) {
-    if (parameters.table_rules(i) != nullptr) continue;
-    Spam& s = spam_[static_cast<size_t>(i)];
-    float* g = parameters.gradient(i);
-    const int64_t n = parameters.value(i).size();
-    float largest = 0;
-    for (int64_t j = 0; j < n; ++j) largest = std::max(largest, std::fabs(g[j]));
-    if (largest == 0) continue;
-    s.maximum = theta * s.maximum + (1 - theta) * largest;
-    const float limit = s.maximum / correction(theta);
-    for (int64_t j = 0; j < n; ++j)
-      if (std::fabs(g[j]) > limit) g[j] = g[j] / largest * limit;
-    const float norm = std::sqrt(k.dot(g, g, n));
-    s.norm = gamma1 * s.norm + (1 - gamma1) * norm;
-    s.square = gamma2 * s.square + (1 - gamma2) * (norm * norm);
-    const float mean = s.norm / correction(gamma1), root = std::sqrt(s.square / correction(gamma2));
-    if (norm > 0) k.scale(g, g, mean / (root + eps_) / norm, n);
-  }
 }
 
 // The whole buffer; slow weights are put back and take their own update when it is due.
@@ -142,11 +107,6 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const s
     const float norm = std::sqrt(k.dot(g, g, total_)) * gradient_scale;
     if (norm > clip_) gradient_scale *= clip_ / norm;
   }
-  if (kind_ == Kind::stable_spam) {
-    k.scale(g, g, gradient_scale, total_);
-    gradient_scale = 1.0f;
-    stabilise(parameters, k);
-  }
   const float lr = learning_rate(step);
   if (kind_ == Kind::sgd) {
     weights_are_finite_ = k.sgd(parameters.values(), m_, g, dense_, lr, momentum_, weight_decay_, gradient_scale);
@@ -186,10 +146,10 @@ std::vector<float> Optimizer::state() const {
     context_.device->download(out.data(), m_, bytes);
   else
     std::memcpy(out.data(), m_, static_cast<size_t>(bytes));
-  for (const Spam& s : spam_) out.insert(out.end(), {s.maximum, s.norm, s.square});
+  out.resize(out.size() + unused_of_tensor * tensors_);
   put(out, power1_);
   put(out, power2_);
-  put(out, spam_step_);
+  put(out, 0);
   put(out, good_steps_);
   out.push_back(loss_scale_);
   return out;
@@ -197,19 +157,18 @@ std::vector<float> Optimizer::state() const {
 
 void Optimizer::restore(const std::vector<float>& state, int step) {
   const size_t moments = static_cast<size_t>(2 * total_);
-  if (state.size() != moments + 3 * spam_.size() + 9) throw Error("checkpoint: the optimizer's state has another size");
+  if (state.size() != moments + unused_of_tensor * tensors_ + 9)
+    throw Error("checkpoint: the optimizer's state has another size");
   if (context_.device != nullptr)
     context_.device->upload(m_, state.data(), static_cast<int64_t>(sizeof(float) * moments));
   else
     std::memcpy(m_, state.data(), sizeof(float) * moments);
-  size_t at = moments;
-  for (Spam& s : spam_) s = {state[at], state[at + 1], state[at + 2]}, at += 3;
+  const size_t at = moments + unused_of_tensor * tensors_;
   power1_ = get(state, at), power2_ = get(state, at + 2);
-  // A count of 2^30 steps would be as many products in correction().
-  const double spam_step = get(state, at + 4), good_steps = get(state, at + 6);
-  if (!(spam_step >= 0 && spam_step <= step && good_steps >= 0 && good_steps < good_steps_to_double))
+  const double good_steps = get(state, at + 6);
+  if (!(good_steps >= 0 && good_steps < good_steps_to_double && good_steps <= step))
     throw Error("checkpoint: the optimizer's counters are not those of step " + std::to_string(step), Error::failed);
-  spam_step_ = static_cast<int>(spam_step), good_steps_ = static_cast<int>(good_steps);
+  good_steps_ = static_cast<int>(good_steps);
   loss_scale_ = state[at + 8];
 }
 

@@ -1,8 +1,7 @@
-// Decides: how gradients change weights. SGD, Adam/AdamW (Loshchilov and Hutter 1711.05101), StableSPAM
-// (2502.17055: AdaClip, AdaGN, momentum reset), learning-rate schedules, clipping by the global norm,
-// dynamic loss scaling. Everything runs over the one buffer of Parameters, in its order. Weights that a ramp slows
-// (oscillation.h) leave it for a step: Adam's update of each in the steps that are due, with its mean gradient and lr
-// times the steps waited; weight decay in every step.
+// Decides: how gradients change weights. SGD, Adam/AdamW (Loshchilov and Hutter 1711.05101), learning-rate schedules,
+// clipping by the global norm, dynamic loss scaling. Everything runs over the one buffer of Parameters, in its order.
+// Weights that a ramp slows (oscillation.h) leave it for a step: Adam's update of each in the steps that are due, with
+// its mean gradient and lr times the steps waited; weight decay in every step.
 #pragma once
 
 #include <string>
@@ -48,8 +47,7 @@ class Optimizer {
   void restore(const std::vector<float>& state, int step);
 
  private:
-  enum class Kind : uint8_t { adam, adamw, sgd, stable_spam };  // in the order of their words
-  void stabilise(Parameters& parameters, const Kernels& k);
+  enum class Kind : uint8_t { adam, adamw, sgd };  // in the order of their words
   bool adam(Parameters& parameters, const Kernels& k, const AdamStep& s, const std::vector<SlowWeights>& slow);
 
   Kind kind_;
@@ -67,11 +65,7 @@ class Optimizer {
   float loss_scale_ = 1.0f;
   bool weights_are_finite_ = true;
   int good_steps_ = 0;
-  struct Spam {  // per parameter tensor: running maximum and moments of the norm
-    float maximum = 0, norm = 0, square = 0;
-  };
-  std::vector<Spam> spam_;
-  int spam_step_ = 0;
+  size_t tensors_ = 0;
 };
 
 }  // namespace fp4::sim

@@ -60,7 +60,7 @@ class Run {
     optimizer_ = std::make_unique<Optimizer>(train_, recipe_.optimizer, recipe_.loss_scaling, parameters_,
                                              UpdateContext{&backend_, seed_, kernels_->device});
     if (recipe_.weights.ramp_every > 0 && !optimizer_->can_wait())
-      throw Error("weights.ramp: needs the optimizer adam, adamw or stable_spam");
+      throw Error("weights.ramp: needs the optimizer adam or adamw");
     steps_ = train_.at("steps");
     const double trivial_loss = history_.metrics["trivial_loss"] = model_->trivial_loss();
     curve_.emplace(steps_, train_.at("curve_points"), trivial_loss);
@@ -148,9 +148,6 @@ class Run {
     if (options_.distil > 0 ||
         (!options_.resume_from.empty() && !read_checkpoint(options_.resume_from).teacher.empty()))
       return "distil";
-    const std::string optimizer =
-        recipe_.optimizer.empty() ? train_.at("optimizer").get<std::string>() : recipe_.optimizer;
-    if (optimizer != "adam" && optimizer != "adamw" && optimizer != "sgd") return "optimizer " + optimizer;
     if (const std::string reason = task_.reason_against_device(config_); !reason.empty()) return reason;
     return engine_.reason_against_device();
   }

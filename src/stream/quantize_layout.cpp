@@ -56,7 +56,7 @@ golden::CodeLayout file_layout(const QuantSpec& spec, const Order& order) {
 
 bool is_row_by_row(golden::CodeLayout layout) {
   const golden::Placing& p = row_of(golden::code_layout_table, layout).placing;
-  return p.digits[0].axis == 'r' && p.digits[0].step == 1 && p.row_multiple == 1;
+  return std::string_view(p.digits).starts_with("r,") && p.row_multiple == 1;
 }
 
 Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order& order, const Shape& decoded_shape) {

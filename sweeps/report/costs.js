@@ -239,31 +239,17 @@ function paint_costs() {
   section.hidden = !rows.length;
   if (!rows.length) return;
   const title = (i) => row_title(i, 2);
-  const segments = [
+  const modes = [
     ['step', 'Whole step'],
     ['extra', 'Quantisation work only'],
   ];
+  const choose = (value) => {
+    cost_mode = value;
+    paint_costs();
+  };
   fill(
     by_id('cost-controls'),
-    plain
-      ? h(
-          'div.segments',
-          {role: 'group', 'aria-label': 'What the bars show'},
-          segments.map(([value, text]) =>
-            h(
-              'button',
-              {
-                'aria-pressed': String(cost_mode === value),
-                onclick: () => {
-                  cost_mode = value;
-                  paint_costs();
-                },
-              },
-              text,
-            ),
-          ),
-        )
-      : null,
+    plain && h('div.segments', {role: 'group', 'aria-label': 'What the bars show'}, segments(modes, cost_mode, choose)),
   );
   const what = from === 'front' ? 'front' : 'best candidates';
   by_id('costs-title').textContent = `What the ${what} cost${from === 'front' ? 's' : ''}, and why`;

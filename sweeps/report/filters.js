@@ -11,6 +11,12 @@ function select_box(id, label, options, value, change) {
   return h('label.choice', {for: id}, h('span', label), box);
 }
 
+// Buttons of which one is pressed; options: [value, text].
+const segments = (options, current, choose) =>
+  options.map(([value, text]) =>
+    h('button', {'aria-pressed': String(value === current), onclick: () => choose(value)}, text),
+  );
+
 function column_options(kinds) {
   const names = {cost: 'Cost', quality: 'Quality'};
   return kinds

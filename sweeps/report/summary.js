@@ -270,10 +270,11 @@ function paint_contexts() {
   fill(
     place,
     few
-      ? contexts.map((context) => {
-          const chosen = String(context === state.context);
-          return h('button', {'aria-pressed': chosen, onclick: () => choose_context(context)}, short_context(context));
-        })
+      ? segments(
+          contexts.map((context) => [context, short_context(context)]),
+          state.context,
+          choose_context,
+        )
       : select_box(
           'choose-context',
           'task',

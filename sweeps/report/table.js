@@ -175,28 +175,19 @@ function setup_table() {
     ['points', 'Configurations'],
     ['runs', 'Runs'],
   ];
-  const segments = h('div.segments', {role: 'group', 'aria-label': 'Rows'});
+  const choice = h('div.segments', {role: 'group', 'aria-label': 'Rows'});
   const paint_segments = () =>
     fill(
-      segments,
-      ...views.map(([view, text]) =>
-        h(
-          'button',
-          {
-            'aria-pressed': String(table.view === view),
-            onclick: () => {
-              Object.assign(table, {view, sort: null, descending: false, page: 0});
-              paint_segments();
-              paint_table();
-            },
-          },
-          text,
-        ),
-      ),
+      choice,
+      segments(views, table.view, (view) => {
+        Object.assign(table, {view, sort: null, descending: false, page: 0});
+        paint_segments();
+        paint_table();
+      }),
     );
   paint_segments();
   by_id('table-controls').append(
-    segments,
+    choice,
     search,
     h(
       'button.button',

@@ -4,19 +4,16 @@
 Prints and writes, for every recipe and (N, D), its gap to bf16 on the same seeds, and at each N the extra tokens: how many
 more than bf16 it reads for the loss at which the worse of the two ends, on straight lines between budgets against the
 logarithm of the tokens. Then the mean gap over all (N, D) and seeds that every recipe has, with a t interval over
-(N, D) x seed (sizes and budgets are no replicates of each other: read it as a spread), the paired differences between
-recipes with intervals that hold together, and Kendall's tau-b against published tokens.
+(N, D) x seed (sizes and budgets are no replicates of each other: read it as a spread), and the paired differences between
+recipes with intervals that hold together. Published orders beside ours: `fp4sim law runs.csv`.
 """
 import collections
 import csv
-import math
 import statistics
 import sys
 
 from intervals import intervals
 
-# Extra tokens over fp8, per cent, of one paper (2605.09825), so that one order is compared.
-PUBLISHED = {"mxfp8": 0, "mxfp4_fprop": 8.5, "mxfp4_fprop_dgrad": 10.5, "mxfp4_all": 26.5, "mxfp4_all_h16": 8.5}
 COMPARED = (("mxfp4_fprop", "mxfp8"), ("mxfp4_fprop_dgrad", "mxfp4_fprop"), ("mxfp4_all", "mxfp4_fprop_dgrad"),
             ("mxfp4_all_h16", "mxfp4_all"), ("nvfp4_te", "mxfp4_all"), ("quartet", "mxfp4_all"))
 
@@ -58,14 +55,6 @@ def means(table):
     return {d: statistics.mean(v) for d, v in by_budget.items()}
 
 
-def tau_b(a, b):
-    pairs = [(i, j) for i in range(len(a)) for j in range(i)]
-    sign = lambda x: (x > 0) - (x < 0)
-    s = sum(sign(a[i] - a[j]) * sign(b[i] - b[j]) for i, j in pairs)
-    ties = [sum(x[i] != x[j] for i, j in pairs) for x in (a, b)]
-    return s / math.sqrt(ties[0] * ties[1]) if all(ties) else float("nan")
-
-
 def show(name, values, family):
     middle, low, high = intervals({name: values}, family)[name]
     print(f"{name:30} {middle:+.4f} [{low:+.4f}, {high:+.4f}]")
@@ -103,10 +92,6 @@ def main():
     for one, other in COMPARED:
         if one in gaps and other in gaps:
             show(f"{one} - {other}", [gaps[one][key] - gaps[other][key] for key in common], len(COMPARED))
-    mean = {recipe: statistics.mean(gaps[recipe][key] for key in common) for recipe in recipes}
-    order = [r for r in PUBLISHED if r in mean]
-    print(f"Kendall's tau-b with 2605.09825's extra tokens: "
-          f"{tau_b([mean[r] for r in order], [PUBLISHED[r] for r in order]):.2f} ({', '.join(order)})")
 
 
 if __name__ == "__main__":
