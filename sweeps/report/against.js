@@ -55,14 +55,11 @@ function against_option(matches, y, name, theme) {
   });
   const option = {
     grid: {left: 76, right: 18, top: 12, bottom: 48},
-    tooltip: tooltip(theme, 'item', ({data: {match}}) =>
-      h(
-        'div',
-        h('b', row_title(match.point, 3)),
-        h('p.small', `here ${value_text(y, match.here)}, there ${value_text(y, match.there)}`),
-        h('p.small', `difference ${interval_text(y, match.mean, match.low, match.high)}: ${against_verdict(match)}`),
-      ),
-    ),
+    tooltip: tooltip(theme, 'item', ({data: {match}}) => [
+      row_title(match.point, 3),
+      h('p.small', `here ${value_text(y, match.here)}, there ${value_text(y, match.there)}`),
+      h('p.small', `difference ${interval_text(y, match.mean, match.low, match.high)}: ${against_verdict(match)}`),
+    ]),
     xAxis: {...axis(`${column_title(y)}, here`), nameGap: 28},
     yAxis: {...axis(`${column_title(y)}, ${name}`), nameGap: 56},
     series: [

@@ -31,9 +31,13 @@ const current_theme = () => (state.dark ? themes.dark : themes.light);
 
 const chart_defaults = {animation: false, textStyle: {fontFamily: 'system-ui, sans-serif'}};
 
-const tooltip = (theme, trigger, formatter) => ({
+// `content` of what lies under the mouse: its title and what stands below.
+const tooltip = (theme, trigger, content) => ({
   trigger,
-  formatter,
+  formatter: (what) => {
+    const [title, ...rest] = content(what);
+    return h('div', h('b', title), rest);
+  },
   backgroundColor: theme.raised,
   borderColor: theme.strong_line,
   borderWidth: 1,
@@ -42,6 +46,18 @@ const tooltip = (theme, trigger, formatter) => ({
   textStyle: {color: theme.ink, fontSize: 12, fontFamily: 'system-ui, sans-serif'},
   extraCssText: 'max-width:340px;white-space:normal;box-shadow:0 4px 18px rgba(0,0,0,.18)',
 });
+
+// Rows of cells, without the nothings.
+const tip_table = (rows) =>
+  h(
+    'table.tip-table',
+    rows.filter(Boolean).map((cells) =>
+      h(
+        'tr',
+        cells.map((cell) => h('td', cell)),
+      ),
+    ),
+  );
 
 // The title of an axis, at its middle.
 const axis_name = (name, nameGap, nameTextStyle) => ({name, nameLocation: 'middle', nameGap, nameTextStyle});

@@ -119,24 +119,14 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
     tooltip: {
       ...tooltip(theme, 'axis', (items) => {
         const i = points[items[0].dataIndex];
-        return h(
-          'div',
-          h('b', rows[items[0].dataIndex].name),
-          h(
-            'table.tip-table',
-            terms_of(i)
-              .sort((a, b) => b.seconds - a.seconds)
-              .map((term) =>
-                h(
-                  'tr',
-                  h('td', term.name),
-                  h('td', si_text(term.seconds, 's')),
-                  h('td', `${significant((100 * term.seconds) / total(i), 2)} %`),
-                ),
-              ),
-            h('tr.sum', h('td', only ? 'together' : 'step'), h('td', si_text(total(i), 's')), h('td', end_label(i))),
-          ),
-        );
+        const share = (seconds) => `${significant((100 * seconds) / total(i), 2)} %`;
+        const terms = terms_of(i).sort((a, b) => b.seconds - a.seconds);
+        const table = tip_table([
+          ...terms.map(({name, seconds}) => [name, si_text(seconds, 's'), share(seconds)]),
+          [only ? 'together' : 'step', si_text(total(i), 's'), end_label(i)],
+        ]);
+        table.lastChild.className = 'sum';
+        return [rows[items[0].dataIndex].name, table];
       }),
       axisPointer: {type: 'shadow'},
     },

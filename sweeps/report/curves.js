@@ -65,16 +65,10 @@ function paint_curves(container, legend, point) {
   const log = values.length > 0 && values.at(-1) / values[0] > 12;
   chart_in(container, 230).setOption({
     grid: {left: 52, right: 14, top: 12, bottom: 40},
-    tooltip: tooltip(theme, 'axis', (items) =>
-      h(
-        'div',
-        h('b', `step ${items[0].value[0]}`),
-        h(
-          'table.tip-table',
-          items.slice(0, 12).map((item) => h('tr', h('td', item.seriesName), h('td', significant(item.value[1], 4)))),
-        ),
-      ),
-    ),
+    tooltip: tooltip(theme, 'axis', (items) => [
+      `step ${items[0].value[0]}`,
+      tip_table(items.slice(0, 12).map((item) => [item.seriesName, significant(item.value[1], 4)])),
+    ]),
     xAxis: {
       type: 'value',
       ...axis_name('step', 26, {color: theme.quiet}),

@@ -126,29 +126,19 @@ function paint_effects() {
   const chart = chart_in(by_id('effects-chart'), lines.length * 23 + 52);
   chart.setOption({
     grid: {left: width + 8, right: narrow ? 12 : 170, top: 6, bottom: 44},
-    tooltip: tooltip(theme, 'item', ({data}) => {
-      const {line} = data;
-      return h(
-        'div',
-        h('b', `${line.group.name} = ${line.text}`),
-        h('p.quiet.small', `against ${line.group.reference || 'the reference'}`),
-        h(
-          'table.tip-table',
-          h('tr', h('td', 'mean change'), h('td', interval_text(y, line.mean, line.low, line.high))),
-          Number.isFinite(line.q10)
-            ? h(
-                'tr',
-                h('td', 'middle 80 % of settings'),
-                h('td', `${value_text(y, line.q10)} … ${value_text(y, line.q90)}`),
-              )
-            : null,
-          Number.isFinite(line.share)
-            ? h('tr', h('td', 'settings with this sign'), h('td', `${significant(100 * line.share, 3)} %`))
-            : null,
-          h('tr', h('td', 'verdict'), h('td', effect_word(line))),
-        ),
-      );
-    }),
+    tooltip: tooltip(theme, 'item', ({data: {line}}) => [
+      `${line.group.name} = ${line.text}`,
+      h('p.quiet.small', `against ${line.group.reference || 'the reference'}`),
+      tip_table([
+        ['mean change', interval_text(y, line.mean, line.low, line.high)],
+        Number.isFinite(line.q10) && [
+          'middle 80 % of settings',
+          `${value_text(y, line.q10)} … ${value_text(y, line.q90)}`,
+        ],
+        Number.isFinite(line.share) && ['settings with this sign', `${significant(100 * line.share, 3)} %`],
+        ['verdict', effect_word(line)],
+      ]),
+    ]),
     xAxis: {
       ...scale_axis(scale, plain_range(spans, scale), y, theme, 12),
       ...axis_name(

@@ -115,16 +115,11 @@ const comparison_words = {
   what: 'comparisons',
   column: {unit: '', label: 'loss'},
   title: 'difference of the loss: left is better',
-  tip: (line) =>
-    h(
-      'div',
-      h('b', line.group),
-      h('p', line.name),
-      h(
-        'p.small',
-        `${interval_text(comparison_words.column, line.mean, line.low, line.high)}: ${forest_verdict(line)}`,
-      ),
-    ),
+  tip: (line) => [
+    line.group,
+    h('p', line.name),
+    h('p.small', `${interval_text(comparison_words.column, line.mean, line.low, line.high)}: ${forest_verdict(line)}`),
+  ],
 };
 
 function paint_forest() {

@@ -125,22 +125,15 @@ function paint_heat() {
   const size = [Math.max(width - 3, 4), row_height - 3];
   chart.setOption({
     grid: {left, right, top, bottom},
-    tooltip: tooltip(theme, 'item', ({data: {cell}}) =>
-      h(
-        'div',
-        h(
-          'b',
-          `${a.label} = ${a.values[cell.a] || 'not applicable'}, ${b.label} = ${b.values[cell.b] || 'not applicable'}`,
-        ),
-        h(
-          'table.tip-table',
-          h('tr', h('td', 'configurations'), h('td', String(cell.count))),
-          h('tr', h('td', `best ${y.label}`), h('td', value_text(y, cell.best))),
-          h('tr', h('td', `average ${y.label}`), h('td', cell.known ? value_text(y, cell.sum / cell.known) : '–')),
-          h('tr', h('td', 'diverged'), h('td', String(cell.bad))),
-        ),
-      ),
-    ),
+    tooltip: tooltip(theme, 'item', ({data: {cell}}) => [
+      `${a.label} = ${a.values[cell.a] || 'not applicable'}, ${b.label} = ${b.values[cell.b] || 'not applicable'}`,
+      tip_table([
+        ['configurations', String(cell.count)],
+        [`best ${y.label}`, value_text(y, cell.best)],
+        [`average ${y.label}`, cell.known ? value_text(y, cell.sum / cell.known) : '–'],
+        ['diverged', String(cell.bad)],
+      ]),
+    ]),
     xAxis: {
       type: 'category',
       data: columns.map((code) => a.values[code] || 'not applicable'),

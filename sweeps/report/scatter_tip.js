@@ -52,18 +52,12 @@ function tip_content(point) {
   const word = model.states[point];
   const changes = differences(model, point);
   const name = shown_name(model, point);
-  const rows = [layout.y, layout.x].map((column) =>
-    h(
-      'tr',
-      h('td', column.label),
-      h(
-        'td',
-        column.low
-          ? interval_text(column, column.mean[point], column.low[point], column.high[point])
-          : value_text(column, column.mean[point]),
-      ),
-    ),
-  );
+  const rows = [layout.y, layout.x].map((column) => [
+    column.label,
+    column.low
+      ? interval_text(column, column.mean[point], column.low[point], column.high[point])
+      : value_text(column, column.mean[point]),
+  ]);
   const bad = model.diverged[point]
     ? `${model.diverged[point]} of ${model.diverged[point] + model.seeds[point]} runs diverged`
     : '';
@@ -75,22 +69,15 @@ function tip_content(point) {
       state_words[word],
       model.baseline[point] ? ' · baseline' : '',
     ),
-    h(
-      'table.tip-table',
-      rows,
-      h('tr', h('td', 'seeds'), h('td', String(model.seeds[point]) + (bad ? ` (${bad})` : ''))),
-    ),
+    tip_table([...rows, ['seeds', String(model.seeds[point]) + (bad ? ` (${bad})` : '')]]),
     changes.length
       ? h(
           'div',
           h('p.quiet.small', 'differs from the base in'),
-          h(
-            'table.tip-table',
+          tip_table(
             changes
               .slice(0, 7)
-              .map(({axis, value, reference}) =>
-                h('tr', h('td', axis.label), h('td', h('s.quiet', reference), ' ', h('b', value))),
-              ),
+              .map(({axis, value, reference}) => [axis.label, [h('s.quiet', reference), ' ', h('b', value)]]),
           ),
           changes.length > 7 ? h('p.quiet.small', `and ${changes.length - 7} more`) : null,
         )

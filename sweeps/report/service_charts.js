@@ -35,13 +35,7 @@ function plane_option({points, paths = [], marks = [], x_name, y_name}, theme) {
   const room = 0.08 * (Math.max(...levels) - Math.min(...levels) || 0.01);
   return {
     grid: {left: 78, right: 60, top: 14, bottom: 50},
-    tooltip: tooltip(theme, 'item', ({data: {point}}) =>
-      h(
-        'div',
-        h('b', point.name),
-        point.lines.map((text) => h('p.small', text)),
-      ),
-    ),
+    tooltip: tooltip(theme, 'item', ({data: {point}}) => [point.name, point.lines.map((text) => h('p.small', text))]),
     xAxis: {...service_axis(ends('x'), '', x_name, theme), nameGap: 28, splitLine: {show: false}},
     yAxis: {
       ...y_axis,
@@ -106,14 +100,11 @@ function rows_option({rows, marks, at = [], unit, x_name}, theme) {
   const text = (value) => value_text({unit}, value) + (unit === 'share' ? '' : ` ${unit}`);
   return {
     grid: {left: 138, right: 34, top: 24, bottom: 50},
-    tooltip: tooltip(theme, 'item', ({data: {row}}) =>
-      h(
-        'div',
-        h('b', row.name),
-        marks.map((mark, k) => h('p.small', `${mark.name}: ${text(row.values[k])}`)),
-        row.ends?.length ? h('p.small', `interval: ${text(row.ends[0])} to ${text(row.ends[1])}`) : null,
-      ),
-    ),
+    tooltip: tooltip(theme, 'item', ({data: {row}}) => [
+      row.name,
+      marks.map((mark, k) => h('p.small', `${mark.name}: ${text(row.values[k])}`)),
+      row.ends?.length ? h('p.small', `interval: ${text(row.ends[0])} to ${text(row.ends[1])}`) : null,
+    ]),
     xAxis: {...service_axis([...all, ...at.map(({x}) => x)], unit, x_name, theme), nameGap: 28},
     yAxis: row_axis(
       rows.map((row) => row.name),

@@ -2389,6 +2389,15 @@ def golden_format_lines(_):
                 yield f"format name={fmt.name} code={code:x} value={fmt.code_to_f32(code):08x}"
 
 
+def drawn_lines(rng, spec, rows, cols, more=lambda tame: ()):
+    """Inputs next to the thresholds of a spec, tame ones, and those that `more` makes of these, at one place of the draws."""
+    place = random_ids(rng)
+    yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, *place), rows, cols, *place)
+    tame = tame_inputs(rng, rows * cols)
+    for x in (tame, *more(tame)):
+        yield quantize_line(spec, x, rows, cols, *place)
+
+
 def golden_words(group):
     """Specs of a group of golden lines: orders of operations of libraries and kernels, one word at a time and as presets combine them."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "oracle_words.json"), encoding="ascii") as f:
@@ -2412,11 +2421,7 @@ def golden_factor_lines(rng):
     for words in golden_words("factors"):
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)):
-            seed, stream, step = random_ids(rng)
-            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = tame_inputs(rng, rows * cols)
-            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
-            yield quantize_line(spec, [b & 0xFFFF0000 for b in tame], rows, cols, seed, stream, step)
+            yield from drawn_lines(rng, spec, rows, cols, lambda tame: [[b & 0xFFFF0000 for b in tame]])
     for words in golden_words("factors")[:7:6]:
         for name in ("fp32_block", "k64_rz", "fused35_rz"):
             yield spec_line(rng, GemmCase(rng, name), Spec(words), Spec(words))
@@ -2427,15 +2432,12 @@ def golden_kernel_lines(rng):
     for words in golden_words("kernels"):
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)):
-            seed, stream, step = random_ids(rng)
-            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = tame_inputs(rng, rows * cols)
-            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
-            if spec.nonfinite == "tensor_nan":
-                for special in (NAN, INF, 0xFFC00001):
+            def poisoned(tame):
+                for special in (NAN, INF, 0xFFC00001) if spec.nonfinite == "tensor_nan" else ():
                     x = list(tame)
                     x[rng.below(len(x))] = special
-                    yield quantize_line(spec, x, rows, cols, seed, stream, step)
+                    yield x
+            yield from drawn_lines(rng, spec, rows, cols, poisoned)
     for words in ("nvfp4", "nvfp4,arithmetic=te,decode=amax_first", "nvfp4,arithmetic=vllm,decode=factor_first", "nvfp4,scale_rule=four_over_six",
                   "nvfp4,headroom=unbiased,arithmetic=divide_global,decode=divide_global", "mxfp8,tensor_scale=hold"):
         for factor in ("amaxes", "amaxes_inverse"):
@@ -2462,11 +2464,7 @@ def golden_grid_lines(rng):
     for words in listed:
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 70)):
-            seed, stream, step = random_ids(rng)
-            if spec.scale == "none":
-                cols = 64
-            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            yield quantize_line(spec, tame_inputs(rng, rows * cols), rows, cols, seed, stream, step)
+            yield from drawn_lines(rng, spec, rows, 64 if spec.scale == "none" else cols)
     for words in [*golden_words("grid_sums"), f"nvfp4,element={GRID_FILES[1]}"]:
         for name in ("exact", "fp32_block", "fp32_sequential", "k64_rz", "double", "fma_sequential", "cdna4_isa"):
             yield spec_line(rng, GemmCase(rng, name), Spec(words), Spec(rng.pick([words, "nvfp4", "mxfp8"])))
@@ -2476,16 +2474,14 @@ def golden_order_lines(rng):
     for words in golden_words("orders"):
         spec = valid_spec(words)
         for rows, cols in ((2, 37), (1, 150)) if "x16" not in words else ((19, 35),):
-            seed, stream, step = random_ids(rng)
-            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = tame_inputs(rng, rows * cols)
-            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
-            if "log2" in words:
-                yield quantize_line(spec, log2_inputs(rng, rows, cols, 32), rows, cols, seed, stream, step)
-            if "flush" in words:
-                yield quantize_line(spec, [b & 0x80FFFFFF for b in tame], rows, cols, seed, stream, step)
-            if "overflow" in words:
-                yield quantize_line(spec, [b + (8 << 23) if 0 < b >> 23 & 255 < 200 else b for b in tame], rows, cols, seed, stream, step)
+            def special(tame):
+                if "log2" in words:
+                    yield log2_inputs(rng, rows, cols, 32)
+                if "flush" in words:
+                    yield [b & 0x80FFFFFF for b in tame]
+                if "overflow" in words:
+                    yield [b + (8 << 23) if 0 < b >> 23 & 255 < 200 else b for b in tame]
+            yield from drawn_lines(rng, spec, rows, cols, special)
 
 
 def golden_integer_lines(rng):
@@ -2517,10 +2513,7 @@ def golden_technique_lines(rng):
     for words in golden_words("techniques"):
         spec = Spec("nvfp4," + words)
         for rows, cols in ((2, 37), (3, 32), (2, 150) if "ms_eden" in words else (1, 24)):
-            seed, stream, step = random_ids(rng)
-            yield quantize_line(spec, boundary_inputs(rng, spec, rows, cols, seed, stream, step), rows, cols, seed, stream, step)
-            tame = tame_inputs(rng, rows * cols)
-            yield quantize_line(spec, tame, rows, cols, seed, stream, step)
+            yield from drawn_lines(rng, spec, rows, cols)
     for words in ("tensor_scale=row", "tensor_scale=row,prescale=0.75", "tensor_scale=row,block=8", "scale_rule=ms_eden",
                   "scale_rule=ms_eden,tensor_scale=row"):
         for name in ("exact", "fp32_block", "k64_rz", "fused35_rz", "double"):
