@@ -41,7 +41,7 @@ function paint_multiple({context, title, chart, names, tools}) {
   const front = layout.front.points;
   chart.setAttribute(
     'aria-label',
-    `${title}: ${plural(layout.shown.length, 'configuration')}, ${front.length} on the line (${front_titles[layout.front.kind]})`,
+    `${title}: ${plural(layout.shown.length, 'configuration')}, ${front.length} on the line (${front_kinds[layout.front.kind].line})`,
   );
   const shown = named_points(model, view, layout);
   fill(

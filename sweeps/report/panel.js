@@ -109,18 +109,11 @@ function front_list() {
   const {points, near, kind} = front_rows();
   const x = model.column(model.head.x),
     y = model.column(model.head.y);
-  const notes = {
-    tested: 'Each beats every cheaper or equally cheap candidate on paired seeds, by simultaneous intervals.',
-    undecided:
-      'Fresh seeds put nothing on the front for certain: these are the best means among what they left undecided.',
-    screening: 'From few seeds and not confirmed on fresh ones: the best of many are partly lucky.',
-    means: 'No test was made: these are the best means only.',
-  };
   return h(
     'div',
     h(
       'p.quiet.small',
-      notes[kind],
+      front_kinds[kind].note,
       ` Numbers as in the chart; then ${x.label}; on the right ${y.label}${y.unit && y.unit !== 'share' ? ` in ${y.unit}` : ''}.`,
     ),
     h(
@@ -162,17 +155,11 @@ function paint_panel() {
         ? h('button.close', {title: 'Unpin', 'aria-label': `Unpin ${text}`, onclick: () => unpin(what)}, '×')
         : null,
     );
-  const title = {
-    tested: 'On the front',
-    undecided: 'Best undecided',
-    screening: 'Screened front',
-    means: 'Front by means',
-  }[rows.kind];
   fill(
     panel,
     h(
       'div.tabs',
-      tab('front', `${title} (${rows.points.length})`),
+      tab('front', `${front_kinds[rows.kind].title} (${rows.points.length})`),
       state.pins.map((point) => tab(point, `Pin ${pin_letter(point)}`, true)),
     ),
     h('div.panel-body', {tabindex: 0, id: 'panel-body', role: 'region', 'aria-label': 'Details'}),

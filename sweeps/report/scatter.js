@@ -34,7 +34,7 @@ function paint_scatter() {
   container.setAttribute(
     'aria-label',
     `Scatter chart of ${plural(layout.shown.length, 'configuration')}: ${column_title(layout.y)} against ` +
-      `${column_title(layout.x)}. ${layout.front.points.length} on the line (${front_titles[layout.front.kind]}).`,
+      `${column_title(layout.x)}. ${layout.front.points.length} on the line (${front_kinds[layout.front.kind].line}).`,
   );
   paint_legend();
   paint_scatter_note();
@@ -51,7 +51,7 @@ function paint_legend() {
     'aria-hidden': 'true',
   });
   line.style.borderColor = front_colour(layout.front.kind, theme);
-  const title = front_titles[layout.front.kind];
+  const title = front_kinds[layout.front.kind].line;
   const says_both = (word) => state_words[word] === title;
   const keys = shapes.map((word) =>
     h('span.key', state_icon(word, shape_colour(word)), says_both(word) ? line : null, state_words[word]),

@@ -4,12 +4,6 @@
 // view: {context, x, y, colour, x_scale, y_scale, intervals, visible, pins, range, wide, narrow, size,
 //   numbers: the front has numbers only}
 
-const front_titles = {
-  tested: 'front, tested on fresh seeds',
-  undecided: 'best means of the undecided',
-  screening: 'screened front',
-  means: 'front by means',
-};
 const front_colour = (kind, theme) =>
   ({tested: theme.states.on, undecided: theme.states.undecided, screening: theme.states.screening})[kind] ??
   theme.quiet;

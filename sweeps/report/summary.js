@@ -1,27 +1,6 @@
 // The head of the page: its answer as a sentence, what stands behind it in short, the reading guide, and where the
 // numbers come from.
 
-const front_kinds = {
-  tested: {
-    icon: 'on',
-    tag: 'tested on fresh seeds',
-    words: 'Nothing cheaper or equally cheap is as good, on fresh seeds.',
-  },
-  undecided: {
-    icon: 'undecided',
-    tag: 'undecided',
-    more: ': fresh seeds put nothing on the front for certain',
-    words: 'Fresh seeds put nothing there for certain; the best means among the undecided are listed.',
-  },
-  screening: {
-    icon: 'screening',
-    tag: 'screening only',
-    more: ': the best means of few seeds',
-    words: 'Best means of few seeds, not confirmed.',
-  },
-  means: {icon: 'off', tag: 'by means, not tested', words: 'Best means; nothing was tested.'},
-};
-
 // What the front of the context says; a page without answers says which front it shows.
 function paint_answer() {
   const {model} = state;

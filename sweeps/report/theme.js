@@ -1,9 +1,10 @@
 // Colours of both themes, as the only source (themes.json): they become CSS variables for the page and are read by the
 // charts. Categories use the palette of Okabe and Ito (2008), made for all common forms of colour blindness, with yellow
 // darkened on white; `parts` of a cost are more; sequences use viridis. Front status is told apart by shape too, never
-// by colour alone: `symbol` and `size` are those of the chart library, `shape` a path in a 14 x 14 box.
+// by colour alone: `symbol` and `size` are those of the chart library, `shape` a path in a 14 x 14 box. `fronts`: what each
+// kind of front is called.
 
-const {viridis, states: state_rows, ...themes} = theme_data;
+const {viridis, states: state_rows, fronts: front_kinds, ...themes} = theme_data;
 const by_state = (field) => Object.fromEntries(state_rows.map((state) => [state.name, state[field]]));
 const state_order = state_rows.map((state) => state.name);
 const [state_words, symbols, symbol_sizes, svg_shapes] = ['words', 'symbol', 'size', 'shape'].map(by_state);

@@ -22,7 +22,7 @@ function page_code() {
   const files = ['format', 'theme', 'data', 'front', 'charts', 'scatter_layout', 'scatter_labels', 'scatter_option'];
   const read = (file) => readFileSync(new URL(file, folder), 'utf8');
   const code = `const theme_data = ${read('themes.json')};\n` + files.map((file) => read(`${file}.js`)).join('\n');
-  const names = 'read_pack, build_model, scatter_option, chart_defaults, words_at, front_titles, symbols, named_points';
+  const names = 'read_pack, build_model, scatter_option, chart_defaults, words_at, front_kinds, symbols, named_points';
   return new Function(`'use strict';\n${code}\nreturn {${names}};`)();
 }
 
@@ -139,7 +139,7 @@ function panel(context) {
   // The legend of the page is HTML; here the library draws one: shapes when colour is the status, else colours.
   const shown = groups.filter((group) => group.count > 0 && !group.ramp);
   const symbol = (group) => page.symbols[group.state] ?? 'circle';
-  const line = page.front_titles[layout.front.kind];
+  const line = page.front_kinds[layout.front.kind].line;
   option.legend = {
     top: 32,
     left: 12,
