@@ -16,9 +16,12 @@ namespace {
 using sweeps::Cell;
 using sweeps::Effect;
 
-Cell cell(double value) { return std::isfinite(value) ? Cell(value) : Cell(); }
+Cell finite(double value) { return std::isfinite(value) ? Cell(value) : Cell(); }
+Cell cell(const Cell& value) { return value; }
+Cell cell(double value) { return value; }
 Cell cell(size_t value) { return static_cast<int64_t>(value); }
 Cell cell(bool value) { return int64_t{value}; }
+Cell cell(const std::string& value) { return value; }
 Cell cell(std::string_view value) { return std::string(value); }
 template <class... Values>
 std::vector<Cell> cells(const Values&... values) {
@@ -58,15 +61,19 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
       "rates_differ", "decile_low", "decile_high", "same_sign",     "weighted", "products",    "reference_products"};
   for (const Effect& effect : effects) {
     const sweeps::Comparison& comparison = effect.comparison;
-    const sweeps::Interval none = {NAN, NAN}, held = comparison.interval.value_or(none),
-                           raw = comparison.summary.interval.value_or(none);
+    const auto end = [](const std::optional<sweeps::Interval>& interval, double sweeps::Interval::*which) {
+      return interval ? Cell((*interval).*which) : Cell();
+    };
+    const auto &held = comparison.interval, &raw = comparison.summary.interval;
     const auto products = effect.products.value_or(std::pair<double, double>(NAN, NAN));
+    constexpr auto low = &sweeps::Interval::low, high = &sweeps::Interval::high;
     table.rows.push_back(cells(effect.task, effect.axis, effect.value, effect.reference, effect.group,
-                               comparison.summary.mean, held.low, held.high, comparison.detectable, effect.noise_floor,
-                               comparison.delta, word(comparison.verdict), effect.family, comparison.summary.n,
-                               comparison.summary.sd, raw.low, raw.high, effect.reference_gap, effect.settings,
-                               comparison.diverged, comparison.rival_diverged, effect.rates_differ, effect.low_decile,
-                               effect.high_decile, effect.same_sign, effect.weighted, products.first, products.second));
+                               comparison.summary.mean, end(held, low), end(held, high), finite(comparison.detectable),
+                               finite(effect.noise_floor), comparison.delta, word(comparison.verdict), effect.family,
+                               comparison.summary.n, comparison.summary.sd, end(raw, low), end(raw, high),
+                               effect.reference_gap, effect.settings, comparison.diverged, comparison.rival_diverged,
+                               effect.rates_differ, effect.low_decile, effect.high_decile, effect.same_sign,
+                               effect.weighted, finite(products.first), finite(products.second)));
   }
   return table;
 }
