@@ -1,8 +1,8 @@
 // Do loss scales, clipping and slow weights equal their definitions, and survive a checkpoint? By hand.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <set>
 
+#include "sim/kernels/train_kernels.h"
 #include "sim/rules/recipe.h"
 #include "sim/train/optim.h"
 #include "sim/train/train.h"
