@@ -51,7 +51,7 @@ double step_of(const std::string& recipe) {
   return evaluate(cost::facts_of(sim::recipe_from_json(recipe)), model, cost::load_hardware(chip)).step_time_s;
 }
 
-const AdviceOptions sure = {.d = 1e12, .draws = 40, .doubt = {.factor = 1, .fp4_slower = 0}};
+const AdviceOptions sure = {.d = 1e12, .draws = 40, .doubt = {.factor = 1, .fitted = 1, .fp4 = 1}};
 
 const AdviceRow& row_of(const Advice& advice, std::string_view recipe) {
   for (const AdviceRow& row : advice.rows)
@@ -120,15 +120,15 @@ TEST_CASE("gaps become tokens by the baseline's slope, up to a hundred times out
 
 TEST_CASE("doubts widen intervals, and a lead inside them is no lead", "[quick]") {
   const double fp4 = step_of("nvfp4") / step_of("bf16");
-  // Tokens that leave 12.7 % of the faster step, as modelled; FP4 steps are doubted by 0 to 29 %.
-  const Planted planted(std::log(1 / (fp4 * 1.145)) / 3);
+  // Tokens that leave 4.8 % of the faster step, as modelled; FP4 steps are doubted by a factor of 1.12 alone.
+  const Planted planted(std::log(1 / (fp4 * 1.05)) / 3);
   const LadderAdvice said = planted.said();
   AdviceOptions options = {.d = 1e12, .draws = 200};
   const Advice advice = advise_of(&said, {"bf16", "nvfp4"}, options);
   CHECK(row_of(advice, "nvfp4").interval->low < 1);
   CHECK(row_of(advice, "nvfp4").interval->high > 1);
   CHECK(advice.rows[1].word == AdviceWord::alike);
-  options.doubt = {.factor = 1, .fp4_slower = 0};
+  options.doubt = {.factor = 1, .fitted = 1, .fp4 = 1};
   CHECK(advise_of(&said, {"bf16", "nvfp4"}, options).rows[1].word == AdviceWord::dearer);
 }
 
@@ -139,8 +139,12 @@ TEST_CASE("no model on no chip is told to take what is dearer than bf16", "[quic
     for (const char* hardware : {"b200", "h100", "mi355x"}) {
       const cost::Model of = cost::load_model(name);
       const AdviceOptions options = {.d = 1e9, .draws = 40};
-      const Advice advice = advise(nullptr, facts, of, cost::load_hardware(hardware), options);
       INFO(name << " on " << hardware);
+      if (name == "llama2_70b_layer") {  // one block has no last layers
+        CHECK_THROWS_WITH(advise(nullptr, facts, of, cost::load_hardware(hardware), options), Contains("one block"));
+        continue;
+      }
+      const Advice advice = advise(nullptr, facts, of, cost::load_hardware(hardware), options);
       // Images, clicks, points: nothing is said of tokens, and no recipe is named.
       CHECK((advice.best() != nullptr) == of.reads_text());
       const auto answer = tools::advice_answer(advice, of, hardware, options);
@@ -168,7 +172,8 @@ TEST_CASE("the command says what is known, modelled and not known, and JSON says
   const auto text = test::run_cli(command);
   INFO(text.err);
   REQUIRE(text.exit_code == 0);
-  CHECK(text.out.starts_with("Known: extra tokens over fp8 that 2605.09825 publishes: "));
+  CHECK(text.out.starts_with("Losses of the ladder's small lm and of publications; a step of llama3_8b on b200 as"));
+  CHECK_THAT(text.out, Contains("\nKnown: extra tokens over fp8 that 2605.09825 publishes: "));
   CHECK_THAT(text.out,
              Contains("\nModelled: a step of llama3_8b on b200 takes ") && Contains("\nNot known: whether fp8"));
   // 32 (4096 (2 4096 + 2 1024 + 3 14336)) weights lie 2,200 times outside: what the ladder's gaps would give stands

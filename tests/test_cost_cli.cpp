@@ -97,6 +97,43 @@ TEST_CASE("cost embedding: four systems a format, sources, lines that fit", "[cl
   }
 }
 
+TEST_CASE("a data sheet and a config.json give a price in two commands", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string chip = folder / "mine.json", config = folder / "config.json";
+  const std::string sheet =
+      "cost new-chip mine --bf16 2250TFLOP/s --fp8 4.5PFLOP/s --fp4 9PFLOP/s --memory-bandwidth 8TB/s "
+      "--memory-bytes 180GB --link 900GB/s --network 400Gb/s --node 8 --board 1000W --price 16 ";
+  REQUIRE(run_cli(sheet + "--out " + chip).exit_code == 0);
+  const Json written = Json::parse(read_text(chip));
+  CHECK(written["rates"]["fp4"]["value"] == 9e15);
+  CHECK(written["memory_bandwidth"]["value"] == 8e12);
+  CHECK(written["network_bandwidth"]["value"] == 5e10);
+  CHECK(written["idle_w"]["kind"] == "estimate");
+  write_text(config, R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192})");
+  const Json cost = json_of("cost --recipe mxfp8 --devices 64 --model " + config + " --hardware " + chip + " --json");
+  CHECK(cost["price"].get<double>() > 0);
+  CHECK(cost["energy_j"].get<double>() > 0);
+  CHECK(cost["price_interval"][0] < cost["price"]);
+  CHECK(cost["price_interval"][1] > cost["price"]);
+  CHECK(std::find(cost["estimated"].begin(), cost["estimated"].end(), "idle_w") != cost["estimated"].end());
+  const std::string model = folder / "my_model.json";
+  REQUIRE(
+      run_cli("cost new-model my_model " + config + " --sequence 4096 --micro-batches 4 --out " + model).exit_code ==
+      0);
+  CHECK(Json::parse(read_text(model))["tokens_per_step"] == 4 * 4096);
+  const auto refused = [&](const std::string& option, const char* text) {
+    const RunResult run = run_cli(sheet + option + " --force --out " + chip);
+    INFO(option);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.err, Contains(text));
+  };
+  refused("--fp6 2250", "--fp6 '2250'");  // TFLOP/s
+  refused("--fp6 2250TB/s", "FLOP/s");
+  refused("--int8 4.5XFLOP/s", "k, M, G, T or P");
+  refused("--fp6 1TFLOP/s", "fp6 is slower than bf16");
+}
+
 TEST_CASE("cost validate writes its folder once", "[cli]") {
   const TemporaryFolder folder;
   const std::string out = folder / "validation";
@@ -140,11 +177,12 @@ TEST_CASE("cost recommend says why a chip is not recommended, and advises what c
   const TemporaryFolder folder;
   // The chip of tools/examples/architect.md, whose accelerators stand alone, with little memory.
   const std::string chip = folder / "my_chip.json";
+  std::string links;
   const auto write = [&](const std::string& more) {
     write_text(chip, R"({"name": "my_chip", "rates": {"fp4": 400e12, "fp8": 200e12, "bf16": 100e12, "fp32": 12e12},
       "emulate": {"fp6": "fp8"}, "efficiency": 0.6, "issue_per_s": 6e12, "issue_efficiency": 0.6,
       "memory_bandwidth": 1.2e12, "memory_bytes": 1e9, "random_source": "philox")" +
-                         more + "}");
+                         links + more + "}");
   };
   const std::string command = "cost recommend --model llama3_8b --tokens 1e9 --time-budget 72 --recipes bf16 ";
   write("");
@@ -152,6 +190,11 @@ TEST_CASE("cost recommend says why a chip is not recommended, and advises what c
   CHECK(unpriced.exit_code == 2);
   CHECK_THAT(unpriced.err, Contains("my_chip has no price") && Contains("price_per_hour"));
   CHECK(unpriced.out.empty());
+  write(R"(, "price_per_hour": 2)");
+  const RunResult alone = run_cli(command + "--hardware " + chip);
+  CHECK(alone.exit_code == 2);
+  CHECK_THAT(alone.err, Contains("link_bandwidth, network_bandwidth, node_size") && Contains("my_chip"));
+  links = R"(, "network_bandwidth": 5e10, "node_size": 1)";
   // Weights of 8e9 parameters in bf16 alone take 16 GB.
   write(R"(, "price_per_hour": 2)");
   const RunResult small = run_cli(command + "--hardware " + chip);

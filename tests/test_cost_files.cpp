@@ -61,6 +61,7 @@ TEST_CASE("faults of a profile are named", "[quick]") {
   CHECK_THAT(with("rates", Json::parse(R"({"bf16": 1, "fp5": 1})")), Contains("unknown word 'fp5'"));
   CHECK_THAT(with("rates", Json::parse(R"({"bf16": -1})")), Contains("rates.bf16") && Contains("-1"));
   CHECK_THAT(with("emulate", Json::parse(R"({"fp4": "fp8"})")), Contains("missing rate rates.fp8"));
+  CHECK_THAT(with("rates", Json::parse(R"({"bf16": 8, "fp4": 4})")), Contains("fp4 is slower than bf16"));
   CHECK_THAT(with("other_s_per_token", 1e-6), Contains("other_model"));
   CHECK_THAT(with("efficiency", Json::parse(R"({"value": 0.5, "kind": "guess", "source": "s"})")),
              Contains("unknown word 'guess'"));
@@ -122,7 +123,72 @@ TEST_CASE("a chip from a few figures says which of its numbers were derived", "[
   CHECK(new_chip(facts).multiplies("fp4", "ue4m3", 16));
   CHECK(new_chip(facts).executed_class("fp6") == "fp8");
   facts.rates.erase("bf16");
-  CHECK_THROWS_WITH(new_chip(facts), Contains("bf16="));
+  CHECK_THROWS_WITH(new_chip(facts), Contains("--bf16"));
+  facts.rates["bf16"] = 3e14, facts.board_w = 700;
+  const Hardware hot = new_chip(facts);
+  CHECK(hot.idle_w->value == Approx(80.3));  // of an H200's 700 W, measured
+  CHECK(hot.system_w->value == 1275);        // a DGX H100: 10.2 kW for eight
+  CHECK(hot.idle_w->kind == "estimate");
+  const auto names = estimated_fields(hot);
+  for (const char* field : {"idle_w", "system_w", "efficiency", "other_s_per_token", "quantiser_bandwidth"})
+    CHECK(std::find(names.begin(), names.end(), field) != names.end());
+}
+
+TEST_CASE("a config.json of Hugging Face is a model", "[quick]") {
+  // Parameters: counted by the model cards and by transformers.
+  const std::tuple<const char*, int64_t, const char*> published[] = {
+      {R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257,
+           "n_inner": null, "activation_function": "gelu_new"})",
+       124439808, "gpt2_0.124b"},
+      {R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+           "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "rope_theta": 500000.0,
+           "max_position_embeddings": 131072, "_name_or_path": "meta-llama/Llama-3.1-8B"})",
+       8030261248, "Llama-3.1-8B"},
+      {R"({"model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+           "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "sliding_window": 4096,
+           "max_position_embeddings": 32768})",
+       7241732096, "mistral_7.24b"},
+      {R"({"model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,
+           "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 152064,
+           "max_position_embeddings": 131072, "sliding_window": 131072, "tie_word_embeddings": false})",
+       7615616512, "qwen2_7.62b"},
+      {R"({"model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "head_dim": 128,
+           "num_key_value_heads": 8, "intermediate_size": 3072, "vocab_size": 151936, "attention_bias": false,
+           "max_position_embeddings": 40960, "tie_word_embeddings": true})",
+       596049920, "qwen3_0.596b"},
+      {R"({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+           "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "num_local_experts": 8,
+           "num_experts_per_tok": 2, "max_position_embeddings": 32768})",
+       46702792704, "mixtral_46.7b"},
+      {R"({"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32,
+           "head_dim": 128, "num_key_value_heads": 4, "moe_intermediate_size": 768, "num_experts": 128,
+           "num_experts_per_tok": 8, "decoder_sparse_step": 1, "vocab_size": 151936,
+           "max_position_embeddings": 40960})",
+       30532122624, "qwen3_moe_30.5b"}};
+  const test::TemporaryFolder folder;
+  for (const auto& [text, parameters, name] : published) {
+    INFO(name);
+    test::write_text(folder / "config.json", text);
+    const Model model = load_model(folder / "config.json");
+    CHECK(model.parameters() == parameters);
+    CHECK(model.name == name);
+    CHECK(to_json(parse_model(to_json(model), "again")) == to_json(model));
+  }
+  // The same sizes as those that are shipped.
+  test::write_text(folder / "config.json", std::get<0>(published[1]));
+  const Model own = load_model(folder / "config.json"), shipped = load_model("llama3_8b");
+  CHECK(to_json(own)["linears"] == to_json(shipped)["linears"]);
+  CHECK(own.saved_per_token_block == shipped.saved_per_token_block);
+  CHECK(own.sequence == 8192);
+  const auto fault = [&](const char* field, const Json& value) {
+    Json json = Json::parse(std::get<0>(published[1]));
+    value.is_null() ? void(json.erase(field)) : void(json[field] = value);
+    test::write_text(folder / "config.json", json.dump());
+    CHECK_THROWS_WITH(load_model(folder / "config.json"), Contains(field) && Contains("config.json"));
+  };
+  for (const char* field : {"hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"}) fault(field, {});
+  fault("model_type", "mamba");
+  fault("decoder_sparse_step", 2);
 }
 
 TEST_CASE("a rate that a recipe needs and a chip lacks is an error", "[quick]") {
@@ -143,8 +209,22 @@ TEST_CASE("unknown names are answered with the accepted ones, and paths are read
   CHECK_THROWS_WITH(load_model("llama8b"), Contains("model") && Contains("llama3_8b"));
   CHECK_THROWS_WITH(load_hardware("absent.json"), Contains("absent.json: cannot be read"));
   const test::TemporaryFolder folder;
-  test::write_text(folder / "chip.json", chip_json().dump());
+  Json whole = chip_json();
+  whole.update(
+      {{"rates", {{"bf16", 2e14}}}, {"issue_per_s", 4e12}, {"memory_bandwidth", 1e12}, {"memory_bytes", 6e10}});
+  test::write_text(folder / "chip.json", whole.dump());
   CHECK(load_hardware(folder / "chip.json").name == "toy");
+  const auto in_other_units = [&](const char* field, const Json& value) {
+    Json json = whole;
+    json[field] = value;
+    test::write_text(folder / "units.json", json.dump());
+    CHECK_THROWS_WITH(load_hardware(folder / "units.json"), Contains(field) && Contains("another unit"));
+  };
+  in_other_units("rates", {{"bf16", 2250}});  // TFLOP/s
+  in_other_units("memory_bandwidth", 8);      // TB/s
+  in_other_units("memory_bytes", 180);        // GB
+  in_other_units("link_bandwidth", 900);      // GB/s
+  in_other_units("network_bandwidth", 400);   // Gb/s
   test::write_text(folder / "broken.json", "{\"name\": ");
   CHECK_THROWS_WITH(load_hardware(folder / "broken.json"), Contains("not JSON"));
   Json again = to_json(load_hardware("mi355x"));
@@ -221,6 +301,12 @@ TEST_CASE("every number of a built-in profile has an origin", "[quick]") {
 TEST_CASE("sizes of the models are the published ones", "[quick]") {
   CHECK(load_model("llama3_8b").parameters() == 8030261248);  // meta-llama/Llama-3.1-8B
   CHECK(load_model("llama3_8b").layers() == 224);
+  CHECK(load_model("llama2_70b").parameters() == 68976648192);
+  CHECK(load_model("llama3_70b").parameters() == 70553706496);
+  CHECK(load_model("llama3_405b").parameters() == 405853388800);
+  CHECK(load_model("qwen3_8b").parameters() == 8190735360);
+  CHECK(load_model("qwen3_30b_a3b").parameters() == 30532122624);
+  CHECK(load_model("mixtral_8x7b").parameters() == 46702792704);
   CHECK(load_model("llama_1b").parameters() == 1339082752);  // GaLore's 1.34 B
   CHECK(load_model("classifier").layers() == 2);
   CHECK(load_model("lm").layers() == 14);

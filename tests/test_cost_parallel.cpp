@@ -19,7 +19,7 @@ Json chip_json() {
     "rates": {"fp4": 8192, "fp8": 4096, "bf16": 2048, "fp32": 1024}, "efficiency": 0.5,
     "issue_per_s": 65536, "issue_efficiency": 0.5, "memory_bandwidth": 8192, "memory_bytes": 1e6,
     "link_bandwidth": 1024, "network_bandwidth": 512, "node_size": 2, "random_source": "philox",
-    "other_s_per_token": 0})");
+    "quantiser_bandwidth": 1, "other_s_per_token": 0})");
 }
 
 Model blocks_of(int blocks) {
@@ -56,6 +56,42 @@ Wire mxfp4_wire(bool stochastic, int hadamard) {
 }
 
 }  // namespace
+
+TEST_CASE("more than one accelerator needs links, a network and the size of a node, by name", "[quick]") {
+  const auto missing = [](std::vector<const char*> fields, int devices) {
+    Json json = chip_json();
+    for (const char* field : fields) json.erase(field);
+    try {
+      evaluate(unquantised_recipe("bf16", 16), blocks_of(2), parse_hardware(json, "chip"), plain(devices));
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(missing({"link_bandwidth", "network_bandwidth", "node_size"}, 1).empty());
+  CHECK_THAT(missing({"link_bandwidth", "network_bandwidth", "node_size"}, 2),
+             Contains("link_bandwidth, network_bandwidth, node_size") && Contains("toy"));
+  CHECK_THAT(missing({"link_bandwidth"}, 2), Contains("need link_bandwidth;"));
+  CHECK(missing({"network_bandwidth"}, 2).empty());  // a node has two
+  CHECK_THAT(missing({"network_bandwidth"}, 4), Contains("need network_bandwidth;"));
+}
+
+TEST_CASE("a stage with more blocks than the others sets the pace, and parts held in turn shorten the bubble",
+          "[quick]") {
+  CostOptions options = plain(2);
+  options.parallel.pipeline = 2;
+  // Two micro-batches: the bubble is half of a step's work; of 3 blocks a stage has 2, a third more than the mean.
+  const auto waits = [&](int blocks) {
+    const CostResult result = bf16_of(options, blocks);
+    return result.communication.bubble_s / (result.compute_s / 2);
+  };
+  CHECK(waits(2) == Approx(0.5));
+  CHECK(waits(3) == Approx(1.5 * 4 / 3 - 1));
+  options.parallel.interleave = 4;
+  CHECK(waits(2) == Approx(0.125));
+  options.parallel.pipeline = 4, options.devices = 4;
+  CHECK_THROWS_WITH(bf16_of(options, 3), Contains("--pipeline 4: more stages than the 3 blocks"));
+}
 
 TEST_CASE("messages leave when a layer is ready, and links carry one at a time", "[quick]") {
   // Gradients of 3 s after layers of 4 s: at 4 to 7 and at 8 to 11.

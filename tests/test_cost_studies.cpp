@@ -27,9 +27,9 @@ RecipeFacts uniform(const char* preset) {
 
 }  // namespace
 
-TEST_CASE("published measurements: at least eight, four predicted within 1.5, bounds met", "[quick]") {
+TEST_CASE("published measurements: held out steps inside intervals, bounds met", "[quick]") {
   const std::vector<PublishedRow> rows = published_comparison();
-  int predicted = 0, within = 0;
+  int predicted = 0, within = 0, steps = 0, inside = 0;
   for (const PublishedRow& row : rows) {
     INFO(row.id);
     CHECK(row.published > 0);
@@ -40,13 +40,19 @@ TEST_CASE("published measurements: at least eight, four predicted within 1.5, bo
     if (row.unit == "W" && row.id != "power_512") CHECK(row.factor() < 1.15);
     // A miss is explained.
     if (!row.met()) CHECK_FALSE(row.note.empty());
-    if (row.kind != PublishedRow::Class::predicted) continue;
+    if (row.kind != PublishedRow::Class::held_out) continue;
     ++predicted;
-    within += row.met() ? 1 : 0;
+    within += row.factor() <= 1.5 ? 1 : 0;
+    if (!row.interval) continue;
+    ++steps;
+    inside += row.met() && row.interval->high / row.interval->low <= 1.5 ? 1 : 0;
+    if (row.chip == "gb300" || row.chip == "mi355x") CHECK(row.model == Approx(row.published).epsilon(0.15));
   }
   CHECK(rows.size() >= 8);
   CHECK(predicted >= 8);
   CHECK(within >= 12);
+  CHECK(steps >= 10);
+  CHECK(inside >= 0.8 * steps);
   CHECK(throughput_share(0.089) == Approx(0.0817).epsilon(1e-3));
 }
 

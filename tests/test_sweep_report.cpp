@@ -148,7 +148,9 @@ TEST_CASE("the answer tells a loss from its interval, and names who is undecided
     const fp4::sweeps::Costs costs(results, fp4::test::made_up_costs());
     const fp4::sweeps::ContextFront front = fp4::sweeps::fronts(results, costs, {}).at(0);
     CHECK(front.noise_floor->sd > 0.015);
-    return fp4::tools::front_answer(results, front, {});
+    const std::string text = fp4::tools::front_answer(results, front, {}, "one on toy");
+    CHECK_THAT(text, Catch::StartsWith("Loss of a small alpha, step of one on toy as modelled"));
+    return text;
   };
   CHECK_THAT(answer(R"({"seeds": 320, "delta": 0.005})"),
              Catch::Contains("loses 0.02") && !Catch::Contains("size=16 loses nothing"));

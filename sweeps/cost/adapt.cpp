@@ -218,6 +218,9 @@ RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
   if (recipe.weights.every > 0) facts.weight_bytes += 36.0 * recipe.weights.window / recipe.weights.every;
   if (recipe.weights.ramp_every > 0)
     facts.weight_bytes += 20 + 16.0 * recipe.weights.ramp_window / recipe.weights.ramp_every;
+  facts.by_depth = std::any_of(recipe.rules.begin(), recipe.rules.end(), [](const sim::LayerRule& rule) {
+    return rule.by == sim::LayerRule::By::first || rule.by == sim::LayerRule::By::last;
+  });
   if (!recipe.rules.empty())
     facts.at_layer = [by_layer = std::make_shared<FactsByLayer>(recipe, phase)](const std::string& name, int position,
                                                                                 int count) {

@@ -7,28 +7,31 @@
 
 namespace fp4::cost {
 
-CostDraw draw_cost(const CostOptions& options, const CostDoubt& doubt, uint64_t number) {
+CostDraw draw_cost(const CostOptions& options, const CostDoubt& doubt, const Hardware& hardware, uint64_t number) {
   constexpr double sds_of_95_percent = 1.959964;
   std::mt19937_64 engine(number + 1);
   std::normal_distribution<double> normal;
-  const double sd = std::log(doubt.factor) / sds_of_95_percent;
+  const auto within = [&](double factor) { return std::exp(std::log(factor) / sds_of_95_percent * normal(engine)); };
+  const auto known = [&](const Quantity& figure) {
+    return within(figure.kind == "fitted" || figure.kind == "measured" ? doubt.fitted : doubt.factor);
+  };
   CostDraw draw{options, 1};
   draw.options.formulas = false;
-  for (double CostWeights::*field :
-       {&CostWeights::efficiency, &CostWeights::bandwidth, &CostWeights::issue, &CostWeights::other})
-    draw.options.weights.*field *= std::exp(sd * normal(engine));
-  draw.fp4 = 1 + doubt.fp4_slower * std::uniform_real_distribution<double>(0, 1)(engine);
+  CostWeights& weights = draw.options.weights;
+  weights.efficiency *= known(hardware.efficiency);
+  weights.bandwidth *= within(doubt.factor);
+  weights.issue *= within(doubt.factor);
+  weights.other *= known(hardware.other_s_per_token);
+  draw.fp4 = within(doubt.fp4);
   return draw;
 }
 
-bool has_fp4_operands(const RecipeFacts& recipe) {
+bool runs_fp4(const RecipeFacts& recipe, const Hardware& hardware) {
   for (int gemm = 0; gemm < 3; ++gemm)
-    if (format_class(gemm_of(recipe, gemm)) == "fp4") return true;
+    if (executed_class(gemm_of(recipe, gemm), hardware) == "fp4") return true;
   return std::any_of(recipe.phases.begin(), recipe.phases.end(),
-                     [](const auto& phase) { return has_fp4_operands(phase.second); });
+                     [&](const auto& phase) { return runs_fp4(phase.second, hardware); });
 }
-
-namespace {
 
 CostRange middle(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -38,8 +41,6 @@ CostRange middle(std::vector<double> values) {
   return {at(0.025), at(0.975)};
 }
 
-}  // namespace
-
 std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, const Model& model,
                                     const Hardware& hardware, const CostOptions& options, const CostDoubt& doubt) {
   std::vector<double> modelled;
@@ -47,15 +48,16 @@ std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, con
   const auto quickest = static_cast<size_t>(std::min_element(modelled.begin(), modelled.end()) - modelled.begin());
   RecipeFacts ideal = ideal_recipe(hardware);
   ideal.free_quantisation = true;
-  const double ideal_seconds = step_seconds(ideal, model, hardware, options);
   std::vector<std::vector<double>> step(recipes.size()), overhead(recipes.size()), against(recipes.size());
   for (uint64_t i = 0; i < cost_draws; ++i) {
-    const CostDraw draw = draw_cost(options, doubt, i);
-    const double best = step_seconds(ideal, model, hardware, draw.options);
+    const CostDraw draw = draw_cost(options, doubt, hardware, i);
+    // Where FP4 products are quicker than said, so are those of the ideal step: none is quicker than that.
+    const double best =
+        step_seconds(ideal, model, hardware, draw.options) * (runs_fp4(ideal, hardware) ? std::min(1.0, draw.fp4) : 1);
     std::vector<double> seconds;
     for (const RecipeFacts& recipe : recipes)
       seconds.push_back(step_seconds(recipe, model, hardware, draw.options) *
-                        (has_fp4_operands(recipe) ? draw.fp4 : 1));
+                        (runs_fp4(recipe, hardware) ? draw.fp4 : 1));
     for (size_t r = 0; r < recipes.size(); ++r) {
       step[r].push_back(seconds[r] / modelled[r]);
       overhead[r].push_back(seconds[r] / best - 1);
@@ -64,8 +66,7 @@ std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, con
   }
   std::vector<CostDoubts> list;
   for (size_t r = 0; r < recipes.size(); ++r)
-    list.push_back({middle(step[r]).with(1), middle(overhead[r]).with(modelled[r] / ideal_seconds - 1),
-                    middle(against[r]).with(modelled[r] / modelled[quickest]), r == quickest});
+    list.push_back({middle(step[r]), middle(overhead[r]), middle(against[r]), r == quickest});
   return list;
 }
 

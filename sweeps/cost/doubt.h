@@ -1,7 +1,7 @@
 // Decides: how far a modelled step may be off. Draws of what the cost model does not know, the same for all recipes on
-// a chip: efficiency of products, memory bandwidth, issue rate and `other`, each log-normal, and how much slower than
-// modelled a step with FP4 operands is (results/cost_validation: within a factor of 1.5; FP4 steps up to 29 % too
-// fast).
+// a chip: efficiency of products, memory bandwidth, issue rate and `other`, and a factor on steps with FP4 products.
+// Each is log-normal about what the profile says, so the modelled step is the median. Figures that were fitted to steps
+// of the chip are known better than estimates (results/cost_validation).
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,9 @@
 namespace fp4::cost {
 
 struct CostDoubt {
-  double factor = 1.5;       // 95 % of the factors on each of the four lie within it
-  double fp4_slower = 0.29;  // a step with FP4 operands takes up to this much longer, uniform
+  double factor = 1.5;   // 95 % of the factors on each of the four lie within it
+  double fitted = 1.16;  // where it was fitted to, or measured on, steps of the chip
+  double fp4 = 1.12;     // 95 % of the factors on a step with FP4 products
 };
 
 struct CostDraw {
@@ -22,16 +23,14 @@ struct CostDraw {
   double fp4 = 1;
 };
 /// Draw `number` of what `options` may have wrong; the same number gives the same draw.
-CostDraw draw_cost(const CostOptions& options, const CostDoubt& doubt, uint64_t number);
+CostDraw draw_cost(const CostOptions& options, const CostDoubt& doubt, const Hardware& hardware, uint64_t number);
 
-/// Whether some product takes FP4 operands.
-bool has_fp4_operands(const RecipeFacts& recipe);
+/// Whether some product runs as one of FP4 operands.
+bool runs_fp4(const RecipeFacts& recipe, const Hardware& hardware);
 
-/// The middle 95 % of draws, and the value as modelled. FP4 steps are drawn slower alone, by 0 to 29 %: their modelled
-/// step is one end of what is believed, and most draws lie beyond it.
+/// The middle 95 % of draws.
 struct CostRange {
   double low = 0, high = 0;
-  CostRange with(double value) const { return {std::min(low, value), std::max(high, value)}; }
 };
 struct CostDoubts {
   CostRange step;         // as multiples of the modelled step
@@ -40,6 +39,7 @@ struct CostDoubts {
   bool quickest = false;  // as modelled
 };
 inline constexpr int cost_draws = 200;
+CostRange middle(std::vector<double> values);
 std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, const Model& model,
                                     const Hardware& hardware, const CostOptions& options, const CostDoubt& doubt = {});
 

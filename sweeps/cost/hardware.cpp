@@ -35,6 +35,8 @@ Quantity parse_quantity(JsonReader json, double low, double high = huge) {
   return quantity;
 }
 
+constexpr double quantisers_reach = 0.52;
+
 std::optional<Quantity> optional(JsonReader& reader, std::string_view key, double low, const About& about) {
   const auto json = reader.find(key, about);
   return json ? std::optional(parse_quantity(*json, low)) : std::nullopt;
@@ -53,6 +55,12 @@ void parse_rates(JsonReader& reader, Hardware& hardware) {
     hardware.rates[key] = parse_quantity(rate, tiny);
   }
   if (!hardware.rates.contains("bf16")) reader.fail("missing rate rates.bf16");
+  for (const char* narrow : {"fp8", "fp6", "fp4"})
+    if (const auto rate = hardware.rates.find(narrow); rate != hardware.rates.end() &&
+                                                       rate->second.kind != "measured" &&
+                                                       rate->second.value < hardware.rates.at("bf16").value)
+      rates.fail(
+          fmt::format("{0} is slower than bf16; without units for it: \"emulate\": {{\"{0}\": \"bf16\"}}", narrow));
   const auto emulate = reader.find("emulate", {"formats without a rate, and the format that runs in their place"});
   if (!emulate) return;
   emulate->note_keys(format_classes());
@@ -102,6 +110,18 @@ UnitWords parse_unit_words(JsonReader value, const About& about, const Check& ch
   return out;
 }
 
+void check_block_scales(const JsonReader& place, const std::string& text) {
+  const size_t slash = text.find('/');
+  const std::string block = slash == std::string::npos ? "" : text.substr(slash + 1);
+  if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6 ||
+      std::stoi(block) == 0)
+    place.fail("expected SCALE/BLOCK, such as e8m0/32, found \"" + text + "\"");
+  std::vector<std::string> names;
+  for (const ScaleInfo& row : scale_table) names.emplace_back(row.name);
+  if (std::find(names.begin(), names.end(), text.substr(0, slash)) == names.end())
+    throw unknown_word(place.place(), text.substr(0, slash), names);
+}
+
 // {"fp4": {"value": ["e8m0/32"], "kind", "source"}}, or the list alone.
 void parse_block_scales(JsonReader& reader, Hardware& hardware) {
   const auto json =
@@ -112,48 +132,81 @@ void parse_block_scales(JsonReader& reader, Hardware& hardware) {
   json->note_keys(format_classes());
   for (const auto& [key, entry] : json->entries("FORMAT", {"of operands of this format"})) {
     check_class(json->place(), key);
-    hardware.block_scales[key] = parse_unit_words(entry, {"SCALE/BLOCK, such as e8m0/32"}, [](const JsonReader& word) {
-      const std::string text = word.text();
-      const size_t slash = text.find('/');
-      const std::string block = slash == std::string::npos ? "" : text.substr(slash + 1);
-      if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6 ||
-          std::stoi(block) == 0)
-        word.fail("expected SCALE/BLOCK, such as e8m0/32, found " + shown(word.json()));
-      std::vector<std::string> names;
-      for (const ScaleInfo& row : scale_table) names.emplace_back(row.name);
-      if (std::find(names.begin(), names.end(), text.substr(0, slash)) == names.end())
-        throw unknown_word(word.place(), text.substr(0, slash), names);
-    });
+    hardware.block_scales[key] = parse_unit_words(
+        entry, {"SCALE/BLOCK, such as e8m0/32"}, [](const JsonReader& word) { check_block_scales(word, word.text()); });
   }
 }
 
 // {"fp4": ["e2m1", "nf4", "mine"]}, or an object as above. A name that is no row is that of a list of values.
-void parse_elements(JsonReader& reader, Hardware& hardware) {
-  const auto json = reader.find("elements", {"elements whose codes the matrix unit multiplies, by name, own lists of "
-                                             "values too; the others are decoded. A class that is left out takes "
-                                             "e2m1; e2m3 and e3m2; e4m3 and e5m2"});
+void parse_elements(JsonReader& reader, const char* field, const About& about,
+                    std::map<std::string, UnitWords, std::less<>>& elements) {
+  const auto json = reader.find(field, about);
   if (!json) return;
   json->note_keys(format_classes());
   for (const auto& [key, entry] : json->entries("FORMAT", {"of operands of this format"})) {
     check_class(json->place(), key);
-    hardware.elements[key] = parse_unit_words(entry, {"names: e2m1, nf4, the `name` of an element's file"},
-                                              [&of = key](const JsonReader& word) {
-                                                for (const ElementInfo& row : element_table) {
-                                                  if (word.text() != row.name) continue;
-                                                  const std::string own = format_class(bits_of(row.format));
-                                                  if (own != of)
-                                                    word.fail(fmt::format("{} is of {}, not of {}", row.name, own, of));
-                                                }
-                                              });
+    elements[key] = parse_unit_words(entry, {"names: e2m1, nf4, the `name` of an element's file"},
+                                     [&of = key](const JsonReader& word) {
+                                       for (const ElementInfo& row : element_table) {
+                                         if (word.text() != row.name) continue;
+                                         const std::string own = format_class(bits_of(row.format));
+                                         if (own != of)
+                                           word.fail(fmt::format("{} is of {}, not of {}", row.name, own, of));
+                                       }
+                                     });
   }
 }
 
-// What is neither product, attention, head nor optimizer is bound by memory: GB200's fit by the bandwidths.
+// {"fp8": 0.5, "fp4 ue4m3/16": 0.4}.
+void parse_efficiency_of(JsonReader& reader, Hardware& hardware) {
+  const auto json =
+      reader.find("efficiency_of", {"efficiency of products of one format, or of one under some block scales, "
+                                    "where it is another"});
+  if (!json) return;
+  json->note_keys(format_classes());
+  for (const auto& [key, value] :
+       json->entries("FORMAT", {"share of the rate; FORMAT alone or `FORMAT SCALE/BLOCK`"})) {
+    const size_t space = key.find(' ');
+    check_class(json->place(), key.substr(0, space));
+    if (space != std::string::npos) check_block_scales(*json, key.substr(space + 1));
+    hardware.efficiency_of[key] = parse_quantity(value, tiny, 1);
+  }
+}
+
+// A board of known watts alone: the shares of an H200 at rest and of a DGX H100 around its boards.
+void estimate_power(Hardware& hardware) {
+  if (!hardware.board_w) return;
+  const double board = hardware.board_w->value, system = hardware.system_w ? hardware.system_w->value : huge;
+  constexpr double idle_share = 80.3 / 700, dgx_h100_w = 10200.0 / 8 - 700;
+  if (!hardware.idle_w)
+    hardware.idle_w = {idle_share * board, "estimate", "left out: 80.3 W idle of 700 W, as measured on an H200"};
+  if (!hardware.system_w)
+    hardware.system_w = {std::min(system, board + dgx_h100_w), "estimate",
+                         "left out: the 575 W that a DGX H100 adds to a board (10.2 kW / 8 - 700 W)"};
+}
+
+// A figure below the slowest that exists is in TFLOP/s, TB/s or GB.
+void check_units(const Hardware& hardware, const std::string& place) {
+  const auto check = [&](const std::string& field, double value, double least, const char* unit) {
+    if (value < least)
+      throw Error(
+          fmt::format("{}: {}: {:g} is no figure of an accelerator in {}, at least {:g}; is it in another unit?", place,
+                      field, value, unit, least));
+  };
+  for (const auto& [format, rate] : hardware.rates) check("rates." + format, rate.value, 1e9, "FLOP/s");
+  check("issue_per_s", hardware.issue_per_s.value, 1e8, "slots/s");
+  check("memory_bandwidth", hardware.memory_bandwidth.value, 1e9, "bytes/s");
+  check("memory_bytes", hardware.memory_bytes.value, 1e8, "bytes");
+  if (hardware.link_bandwidth) check("link_bandwidth", hardware.link_bandwidth->value, 1e7, "bytes/s");
+  if (hardware.network_bandwidth) check("network_bandwidth", hardware.network_bandwidth->value, 1e7, "bytes/s");
+}
+
+// `other` is bound by memory: GB300's fit by the bandwidths.
 Quantity other_by_bandwidth(double bandwidth) {
-  constexpr double fitted = 7.96e-6, of_bandwidth = 8e12;
+  constexpr double fitted = 3.15e-6, of_bandwidth = 8e12;
   return {
       fitted * of_bandwidth / bandwidth, "estimate",
-      "left out: GB200's fitted 7.96e-6 s a token by the memory bandwidths, as norms, activations and residual adds "
+      "left out: GB300's fitted 3.15e-6 s a token by the memory bandwidths, as norms, activations and residual adds "
       "are bound by them"};
 }
 
@@ -213,6 +266,12 @@ bool Hardware::takes(std::string_view format_class, std::string_view element) co
   return std::find(words.begin(), words.end(), element) != words.end();
 }
 
+const Quantity& Hardware::efficiency_at(std::string_view format_class, std::string_view scales) const {
+  auto found = scales.empty() ? efficiency_of.end() : efficiency_of.find(fmt::format("{} {}", format_class, scales));
+  if (found == efficiency_of.end()) found = efficiency_of.find(format_class);
+  return found == efficiency_of.end() ? efficiency : found->second;
+}
+
 double Hardware::rate(std::string_view format_class) const { return rates.at(executed_class(format_class)).value; }
 
 Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes* notes) {
@@ -224,28 +283,41 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   parse_rates(reader, hardware);
   parse_sparse_rates(reader, hardware);
   parse_block_scales(reader, hardware);
-  parse_elements(reader, hardware);
+  parse_elements(reader, "elements",
+                 {"elements whose codes the matrix unit multiplies, by name, own lists of values too; the others are "
+                  "decoded. A class that is left out takes e2m1; e2m3 and e3m2; e4m3 and e5m2"},
+                 hardware.elements);
+  parse_elements(reader, "undocumented",
+                 {"elements that it multiplies though no manual says so: decoded, unless `cost --what-if` asks"},
+                 hardware.undocumented);
   hardware.adders = adders_from(reader);
   hardware.efficiency = parse_quantity(reader.at("efficiency", {"share of the rate that GEMMs reach"}), tiny, 1);
+  parse_efficiency_of(reader, hardware);
   hardware.issue_per_s =
       parse_quantity(reader.at("issue_per_s", {"vector instruction slots a second: lanes x clock"}), tiny);
   hardware.issue_efficiency =
       parse_quantity(reader.at("issue_efficiency", {"share of these slots that a quantiser reaches"}), tiny, 1);
   hardware.memory_bandwidth = parse_quantity(reader.at("memory_bandwidth", {"bytes/s"}), tiny);
   hardware.memory_bytes = parse_quantity(reader.at("memory_bytes", {"bytes of one accelerator"}), tiny);
+  hardware.quantiser_bandwidth = {
+      quantisers_reach, "estimate",
+      "left out: what Transformer Engine's quantisers reach on B300 (TransformerEngine#2863)"};
+  if (const auto json =
+          reader.find("quantiser_bandwidth", {"share of memory_bandwidth that quantisers reach", quantisers_reach}))
+    hardware.quantiser_bandwidth = parse_quantity(*json, tiny, 1);
   parse_random(
       reader.at("random_source", {"generator of stochastic rounding: philox in instructions, or the conversion's own"}),
       hardware);
-  hardware.link_bandwidth = optional(reader, "link_bandwidth", tiny,
-                                     {"bytes/s between accelerators of a node, one direction; absent: no links"});
-  hardware.network_bandwidth = optional(reader, "network_bandwidth", tiny,
-                                        {"bytes/s between nodes per accelerator, one direction; absent: no network"});
+  hardware.link_bandwidth =
+      optional(reader, "link_bandwidth", tiny, {"bytes/s between accelerators of a node, one direction"});
+  hardware.network_bandwidth =
+      optional(reader, "network_bandwidth", tiny, {"bytes/s between nodes per accelerator, one direction"});
   if (const auto json =
           reader.find("node_size", {"accelerators that the links join, a whole number", hardware.node_size})) {
     const Quantity node = parse_quantity(*json, 1, 1 << 20);
     if (node.value != std::floor(node.value)) json->fail("expected a whole number of accelerators");
     hardware.node_size = static_cast<int>(node.value);
-    hardware.node_source = node.source;
+    hardware.node_source = node.source, hardware.has_node = true;
   }
   hardware.link_shared =
       optional(reader, "link_shared", 1, {"accelerators that share one link_bandwidth: a board of two, a switch", 1});
@@ -258,10 +330,10 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
     reader.fail("idle_w is larger than board_w");
   if (hardware.board_w && hardware.system_w && hardware.board_w->value > hardware.system_w->value)
     reader.fail("board_w is larger than system_w (the whole system's share)");
+  estimate_power(hardware);
   hardware.price_per_hour = optional(reader, "price_per_hour", 0, {"US dollars an hour for one accelerator"});
   if (const auto other = optional(reader, "other_s_per_token", 0,
-                                  {"seconds a token of what is neither GEMM, attention, head nor optimizer; left "
-                                   "out: GB200's by the memory bandwidths"}))
+                                  {"seconds a token of `other`; left out: GB300's by the memory bandwidths"}))
     hardware.other_s_per_token = *other;
   else
     hardware.other_s_per_token = other_by_bandwidth(hardware.memory_bandwidth.value),
@@ -281,12 +353,46 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
 
 Hardware load_hardware(std::string_view word, std::string_view place) {
   const NamedText file = open_named_json(word, "hardware", "hardware profile", place);
-  return parse_hardware(parse_json(file.text, file.place), file.place);
+  Hardware hardware = parse_hardware(parse_json(file.text, file.place), file.place);
+  check_units(hardware, file.place);
+  return hardware;
 }
 
 std::vector<std::string> hardware_names() { return named_json("hardware"); }
 
 bool has_fp4(const Hardware& hardware) { return hardware.rates.contains("fp4"); }
+
+Hardware with_undocumented(Hardware hardware) {
+  for (const auto& [format, also] : hardware.undocumented) {
+    if (!hardware.elements.contains(format)) hardware.elements[format].words = usual_elements(format);
+    std::vector<std::string>& words = hardware.elements[format].words;
+    words.insert(words.end(), also.words.begin(), also.words.end());
+  }
+  return hardware;
+}
+
+std::vector<std::string> estimated_fields(const Hardware& hardware) {
+  std::vector<std::string> names;
+  const Json json = to_json(hardware);
+  const auto add = [&](const std::string& name, const Json& value) {
+    if (value.is_object() && value.value("kind", "") == "estimate") names.push_back(name);
+  };
+  for (const auto& [key, value] : json.items()) add(key, value);
+  for (const char* group : {"rates", "efficiency_of"})
+    if (json.contains(group))
+      for (const auto& [key, value] : json.at(group).items()) add(std::string(group) + "." + key, value);
+  return names;
+}
+
+std::vector<std::string> missing_links(const Hardware& hardware, int devices) {
+  std::vector<std::string> names;
+  if (devices <= 1) return names;
+  if ((hardware.node_size > 1 || !hardware.has_node) && !hardware.link_bandwidth) names.emplace_back("link_bandwidth");
+  if ((devices > hardware.node_size || !hardware.has_node) && !hardware.network_bandwidth)
+    names.emplace_back("network_bandwidth");
+  if (!hardware.has_node) names.emplace_back("node_size");
+  return names;
+}
 
 Json to_json(const Hardware& hardware) {
   Json out = FP4_NAMED(hardware.name, hardware.doc, hardware.source, hardware.emulate);
@@ -300,29 +406,33 @@ Json to_json(const Hardware& hardware) {
   };
   add_words("block_scales", hardware.block_scales);
   add_words("elements", hardware.elements);
+  add_words("undocumented", hardware.undocumented);
+  for (const auto& [key, share] : hardware.efficiency_of) out["efficiency_of"][key] = quantity_json(share);
   for (const auto& [operands, adder] : hardware.adders)
     out["adders"][operands] = {{"value", adder.row}, {"kind", adder.kind}, {"source", adder.source}};
-  out["efficiency"] = quantity_json(hardware.efficiency);
-  out["issue_per_s"] = quantity_json(hardware.issue_per_s);
-  out["issue_efficiency"] = quantity_json(hardware.issue_efficiency);
-  out["memory_bandwidth"] = quantity_json(hardware.memory_bandwidth);
-  out["memory_bytes"] = quantity_json(hardware.memory_bytes);
   out["random_source"] = {{"value", hardware.hardware_random ? "hardware" : "philox"},
                           {"kind", hardware.random_kind},
                           {"source", hardware.random_source}};
-  out["node_size"] = {{"value", hardware.node_size}, {"kind", "given"}, {"source", hardware.node_source}};
-  const auto add = [&out](const char* key, const std::optional<Quantity>& quantity) {
-    if (quantity) out[key] = quantity_json(*quantity);
-  };
+  if (hardware.has_node)
+    out["node_size"] = {{"value", hardware.node_size}, {"kind", "given"}, {"source", hardware.node_source}};
   if (hardware.rented_whole) out["rented_whole"] = true;
-  add("link_bandwidth", hardware.link_bandwidth);
-  add("link_shared", hardware.link_shared);
-  add("network_bandwidth", hardware.network_bandwidth);
-  add("board_w", hardware.board_w);
-  add("idle_w", hardware.idle_w);
-  add("system_w", hardware.system_w);
-  add("price_per_hour", hardware.price_per_hour);
-  out["other_s_per_token"] = quantity_json(hardware.other_s_per_token);
+  const std::pair<const char*, std::optional<Quantity>> figures[] = {
+      {"efficiency", hardware.efficiency},
+      {"issue_per_s", hardware.issue_per_s},
+      {"issue_efficiency", hardware.issue_efficiency},
+      {"memory_bandwidth", hardware.memory_bandwidth},
+      {"memory_bytes", hardware.memory_bytes},
+      {"quantiser_bandwidth", hardware.quantiser_bandwidth},
+      {"link_bandwidth", hardware.link_bandwidth},
+      {"link_shared", hardware.link_shared},
+      {"network_bandwidth", hardware.network_bandwidth},
+      {"board_w", hardware.board_w},
+      {"idle_w", hardware.idle_w},
+      {"system_w", hardware.system_w},
+      {"price_per_hour", hardware.price_per_hour},
+      {"other_s_per_token", hardware.other_s_per_token}};
+  for (const auto& [key, quantity] : figures)
+    if (quantity) out[key] = quantity_json(*quantity);
   if (!hardware.other_model.empty()) out["other_model"] = hardware.other_model;
   return out;
 }

@@ -28,6 +28,12 @@ struct UnitWords {
   std::string kind = "given", source;
 };
 
+/// What `other` is, wherever it stands: group of terms, field of a profile, weight.
+inline constexpr const char* other_doc =
+    "norms, activations, residual adds, the loss and launches: all that is neither product, quantiser, attention, "
+    "head, "
+    "optimizer nor communication; the same under every recipe";
+
 /// Operand formats as matrix units see them; rates and emulation are keyed by these words.
 const std::vector<std::string>& format_classes();  // fp32 bf16 fp8 fp6 fp4 int8 int4
 
@@ -36,29 +42,34 @@ struct Hardware {
   std::map<std::string, Quantity, std::less<>> rates;  // dense FLOP/s by format class
   // FLOP/s of products with a sparse operand, the zeros counted, by mask ("2:4", "4:8") and format class.
   std::map<std::string, std::map<std::string, Quantity, std::less<>>, std::less<>> sparse_rates;
-  std::map<std::string, std::string, std::less<>> emulate;     // "fp4" -> "bf16": runs at that class' rate
-  std::map<std::string, UnitWords, std::less<>> block_scales;  // by class; absent: nothing is known, all count
-  std::map<std::string, UnitWords, std::less<>> elements;      // by class; absent: those of OCP MX and OFP8
-  Quantity efficiency;                                         // share of the rate that GEMMs reach
-  Quantity issue_per_s;                                        // vector instruction slots: lanes x clock
-  Quantity issue_efficiency;                                   // share of them that a quantiser reaches
-  Quantity memory_bandwidth, memory_bytes;
-  bool hardware_random = false;                               // stochastic conversions bring their own generator
-  std::string random_kind, random_source;                     // origin of the line above
-  std::optional<Quantity> link_bandwidth, network_bandwidth;  // bytes/s, one direction, per accelerator
-  int node_size = 1;                                          // accelerators that the links join
-  std::optional<Quantity> link_shared;                        // accelerators that share link_bandwidth
+  std::map<std::string, std::string, std::less<>> emulate;       // "fp4" -> "bf16": runs at that class' rate
+  std::map<std::string, UnitWords, std::less<>> block_scales;    // by class; absent: nothing is known, all count
+  std::map<std::string, UnitWords, std::less<>> elements;        // by class; absent: those of OCP MX and OFP8
+  std::map<std::string, UnitWords, std::less<>> undocumented;    // elements that it takes, which no manual says
+  Quantity efficiency;                                           // share of the rate that GEMMs reach
+  std::map<std::string, Quantity, std::less<>> efficiency_of;    // of a class, "fp8", or "fp4 ue4m3/16"
+  Quantity issue_per_s;                                          // vector instruction slots: lanes x clock
+  Quantity issue_efficiency;                                     // share of them that a quantiser reaches
+  Quantity memory_bandwidth, memory_bytes, quantiser_bandwidth;  // the last: share of the first that quantisers reach
+  bool hardware_random = false;                                  // stochastic conversions bring their own generator
+  std::string random_kind, random_source;                        // origin of the line above
+  std::optional<Quantity> link_bandwidth, network_bandwidth;     // bytes/s, one direction, per accelerator
+  int node_size = 1;                                             // accelerators that the links join
+  bool has_node = false;                                         // node_size is said
+  std::optional<Quantity> link_shared;                           // accelerators that share link_bandwidth
   std::string node_source;
   bool rented_whole = false;  // clouds: an instance's accelerators are rented together, node_size of them
   std::optional<Quantity> board_w, idle_w, system_w;  // system: whole system's share per accelerator
   std::optional<Quantity> price_per_hour;
-  Quantity other_s_per_token;  // what is neither GEMM, attention, head nor optimizer; left out: by the bandwidth
+  Quantity other_s_per_token;  // other_doc; left out: by the bandwidth
   std::string other_model;     // the model it was fitted on; "" with 0
   double other_size = 1;       // that model's layers x width
   Adders adders;               // how sums are rounded, by operands: `fp4sim gemm --hardware` alone reads it
 
   /// FLOP/s of a class after emulation; throws Error naming the profile and the class.
   double rate(std::string_view format_class) const;
+  /// The share of the rate that products of a class reach, under block scales "ue4m3/16" or "".
+  const Quantity& efficiency_at(std::string_view format_class, std::string_view scales) const;
   /// The class whose rate that is: "bf16" for fp4 on a chip that emulates it so.
   std::string executed_class(std::string_view format_class) const;
   /// Whether the matrix unit takes operands of the class with such a scale for so many elements along K. A longer block
@@ -80,5 +91,11 @@ Json to_json(const Hardware& hardware);
 
 /// Chips with a native FP4 rate: the profiles on which FP4 recipes are worth comparing.
 bool has_fp4(const Hardware& hardware);
+/// The chip with its undocumented elements among those that it takes.
+Hardware with_undocumented(Hardware hardware);
+/// Fields whose numbers are estimates: "idle_w", "efficiency".
+std::vector<std::string> estimated_fields(const Hardware& hardware);
+/// What accelerators beyond the first need and the profile lacks: of link_bandwidth, network_bandwidth, node_size.
+std::vector<std::string> missing_links(const Hardware& hardware, int devices);
 
 }  // namespace fp4::cost

@@ -44,6 +44,8 @@ std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
   for (const OperandFacts* operand : {&gemm.a, &gemm.b}) {
     if (!operand->quantised) continue;
     const std::string own = format_class(operand->element_bits);
+    if (const auto other = hardware.emulate.find(own); other != hardware.emulate.end())
+      return other->second == "bf16" ? own : fmt::format("{} (in {})", own, other->second);
     if (operand->is_choice) return own + " codes of two grids";
     if (operand->element[0] != '\0' && !hardware.takes(own, operand->element))
       return fmt::format("{} codes of {}", own, operand->element);
@@ -74,18 +76,34 @@ std::string sparse_as_dense(const GemmFacts& gemm, const Hardware& hardware) {
 }
 
 std::string executed_class(const GemmFacts& gemm, const Hardware& hardware) {
-  return decoded_operand(gemm, hardware).empty() ? format_class(gemm) : "bf16";
+  const std::string decoded = decoded_operand(gemm, hardware);
+  if (decoded.empty()) return format_class(gemm);
+  const auto other = hardware.emulate.find(std::string_view(decoded).substr(0, decoded.find(' ')));
+  return other == hardware.emulate.end() ? "bf16" : other->second;  // of a whole class
 }
 
 Chip::Chip(const Hardware& profile, const CostWeights& weights)
     : hardware(&profile),
-      efficiency(std::min(1.0, profile.efficiency.value * weights.efficiency)),
+      efficiency(weights.efficiency),
       bandwidth(profile.memory_bandwidth.value * weights.bandwidth),
       issue(profile.issue_per_s.value * profile.issue_efficiency.value * weights.issue) {}
 
+double Chip::share(std::string_view format_class, std::string_view scales) const {
+  return std::min(1.0, hardware->efficiency_at(hardware->executed_class(format_class), scales).value * efficiency);
+}
+
+double Chip::matrix_rate(const GemmFacts& gemm) const {
+  const std::string format = executed_class(gemm, *hardware);
+  const OperandFacts& wider = gemm.a.element_bits >= gemm.b.element_bits ? gemm.a : gemm.b;
+  const bool by_scales = !hardware->efficiency_of.empty() && wider.quantised && format == format_class(gemm);
+  const std::string scales = by_scales ? fmt::format("{}/{:g}", wider.scale, wider.scale_block) : "";
+  const double sparse = sparse_rate(gemm, *hardware);
+  return (sparse > 0 ? sparse : hardware->rate(format)) * share(format, scales);
+}
+
 Bound roofline(const Resources& work, const Chip& chip) {
   const double matrix = work.flop / work.flop_rate;
-  const double memory = work.bytes / chip.bandwidth;
+  const double memory = work.bytes / (chip.bandwidth * work.bandwidth_share);
   const double issue = work.ops / chip.issue;
   if (matrix >= memory && matrix >= issue) return {matrix, matrix > 0 ? "matrix" : "none"};
   return memory >= issue ? Bound{memory, "memory"} : Bound{issue, "issue"};
@@ -96,7 +114,7 @@ std::string roofline_formula(const Resources& work, const Chip& chip) {
   switch (bound.binding[0]) {
     case 'm':
       if (bound.binding[1] == 'a') return fmt::format("{:.5g} FLOP / {:.5g} FLOP/s", work.flop, work.flop_rate);
-      return fmt::format("{:.5g} bytes / {:.5g} bytes/s", work.bytes, chip.bandwidth);
+      return fmt::format("{:.5g} bytes / {:.5g} bytes/s", work.bytes, chip.bandwidth * work.bandwidth_share);
     case 'i': return fmt::format("{:.5g} slots / {:.5g} slots/s", work.ops, chip.issue);
     default: return "0";
   }
@@ -157,6 +175,7 @@ Resources quantise_work(const QuantiseKernel& kernel, Technique last, const Chip
   work.flop = kernel.elements * flop;
   if (flop > 0) work.flop_rate = chip.matrix_rate("bf16");
   work.bytes = kernel.elements * bytes;
+  work.bandwidth_share = chip.hardware->quantiser_bandwidth.value;
   work.ops = kernel.elements * ops;
   return work;
 }

@@ -21,7 +21,8 @@ namespace fp4::cost {
 /// The class in which a product runs on a chip: that of its wider operand, or bf16 where the matrix unit does not take
 /// an operand's block scales or its element. The kernel then decodes the operands, exactly and at no cost.
 std::string executed_class(const GemmFacts& gemm, const Hardware& hardware);
-/// "fp4 with ue5m3 for 16", "fp4 codes of nf4": the operand that is decoded; "" where the product runs as it is.
+/// "fp4 with ue5m3 for 16", "fp4 codes of nf4", "fp4" without units for it: the operand that is decoded; "" where the
+/// product runs as it is.
 std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware);
 
 /// FLOP/s, zeros counted, of a product whose operand b is sparse, where the matrix unit skips them: it knows the mask
@@ -33,23 +34,24 @@ std::string sparse_as_dense(const GemmFacts& gemm, const Hardware& hardware);
 /// A chip with the factors of the weights applied.
 struct Chip {
   Chip(const Hardware& profile, const CostWeights& weights);
-  double matrix_rate(std::string_view format_class) const { return hardware->rate(format_class) * efficiency; }
-  double matrix_rate(const GemmFacts& gemm) const {
-    const double sparse = sparse_rate(gemm, *hardware);
-    return sparse > 0 ? sparse * efficiency : matrix_rate(executed_class(gemm, *hardware));
-  }
+  double matrix_rate(std::string_view format_class) const { return hardware->rate(format_class) * share(format_class); }
+  double matrix_rate(const GemmFacts& gemm) const;
 
   const Hardware* hardware;
-  double efficiency;  // of GEMMs
+  double efficiency;  // factor on that of GEMMs
   double bandwidth;   // bytes/s
   double issue;       // instruction slots/s that a quantiser reaches
+
+ private:
+  double share(std::string_view format_class, std::string_view scales = "") const;
 };
 
 struct Resources {
   double flop = 0;
   double flop_rate = 1;  // FLOP/s reached
   double bytes = 0;
-  double ops = 0;  // vector instruction slots
+  double ops = 0;              // vector instruction slots
+  double bandwidth_share = 1;  // of the memory bandwidth, which the kernel reaches
 };
 
 struct Bound {

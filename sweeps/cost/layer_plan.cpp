@@ -88,8 +88,14 @@ std::vector<PlannedLinear> plan_rules(const Model& model, const RecipeFacts& rec
 
 std::vector<PlannedLinear> plan_layers(const Model& model, const RecipeFacts& recipe) {
   using Kind = LayerPolicy::Kind;
-  if (recipe.at_layer) return plan_rules(model, recipe);
   const LayerPolicy& policy = recipe.layers;
+  const bool by_depth = recipe.by_depth || policy.kind == Kind::skip_first || policy.kind == Kind::skip_last;
+  if (by_depth && model.blocks == 1 && model.reads_text())
+    throw Error(
+        fmt::format("model {} is one block of a network: the first or last layers that {} singles out are not "
+                    "its own; take the whole model, or a recipe without rules over depth",
+                    model.name, recipe.name.empty() ? "the recipe" : recipe.name));
+  if (recipe.at_layer) return plan_rules(model, recipe);
   std::vector<PlannedLinear> plan;
   if (policy.kind == Kind::all) {
     for (const Linear& linear : model.linears) plan.push_back({&linear, model.blocks, linear.width_out(), 0, nullptr});

@@ -10,6 +10,7 @@
 #include "src/text/error.h"
 #include "src/text/member_json.h"
 #include "sweeps/cost/hardware.h"
+#include "sweeps/cost/hf_config.h"
 
 namespace fp4::cost {
 
@@ -128,7 +129,8 @@ Model parse_model(const Json& object, const std::string& place, FieldNotes* note
 
 Model load_model(std::string_view word, std::string_view place) {
   const NamedText file = open_named_json(word, "models", "model", place);
-  return parse_model(parse_json(file.text, file.place), file.place);
+  const Json object = parse_json(file.text, file.place);
+  return is_hf_config(object) ? model_from_hf(object, file.place) : parse_model(object, file.place);
 }
 
 std::vector<std::string> model_names() { return named_json("models"); }

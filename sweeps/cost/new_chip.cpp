@@ -8,7 +8,7 @@
 namespace fp4::cost {
 
 Hardware new_chip(const ChipFacts& facts) {
-  if (!facts.rates.contains("bf16")) throw Error("cost new-chip: --rate bf16=FLOP/s is needed");
+  if (!facts.rates.contains("bf16")) throw Error("cost new-chip: --bf16 is needed, such as --bf16 2250TFLOP/s");
   if (!(facts.memory_bandwidth > 0)) throw Error("cost new-chip: --memory-bandwidth: expected bytes/s above 0");
   if (!(facts.memory_bytes > 0)) throw Error("cost new-chip: --memory-bytes: expected bytes above 0");
   const auto given = [](double value) { return Quantity{value, "given", "the command that wrote this file"}; };
@@ -46,14 +46,23 @@ Hardware new_chip(const ChipFacts& facts) {
   if (!facts.elements.empty())
     json["elements"]["fp4"] = {
         {"value", facts.elements}, {"kind", "given"}, {"source", "the command that wrote this file"}};
-  set("efficiency", estimate(0.473, "GB200's fitted 0.473: the share of the rate that GEMMs of a training reach"));
+  const char* const reached = "the share of the rate that products of a training reach, fitted to steps on GB200";
+  set("efficiency", estimate(0.463, reached));
+  for (const auto& [format, share] :
+       {std::pair("fp8", 0.423), {"fp4", 0.465}, {"fp4 ue4m3/16", 0.333}, {"fp4 ue5m3/16", 0.333}})
+    if (facts.rates.contains(std::string(format, 3)))
+      json["efficiency_of"][format] = {{"value", share}, {"kind", "estimate"}, {"source", reached}};
   set("issue_per_s", facts.issue_per_s ? given(*facts.issue_per_s)
                                        : estimate(fp32 / 2, "half of the FP32 rate: a fused multiply-add counts two"));
   set("issue_efficiency", estimate(0.6, "fitted to one published kernel on GB200, as in every profile"));
   set("memory_bandwidth", given(facts.memory_bandwidth));
   set("memory_bytes", given(facts.memory_bytes));
-  if (facts.board_w) set("board_w", given(*facts.board_w));
-  if (facts.price_per_hour) set("price_per_hour", given(*facts.price_per_hour));
+  for (const auto& [key, figure] : {std::pair("board_w", &facts.board_w),
+                                    {"price_per_hour", &facts.price_per_hour},
+                                    {"link_bandwidth", &facts.link_bandwidth},
+                                    {"network_bandwidth", &facts.network_bandwidth},
+                                    {"node_size", &facts.node_size}})
+    if (*figure) set(key, given(**figure));
   json["random_source"] = {{"value", facts.hardware_random ? "hardware" : "philox"},
                            {"kind", facts.hardware_random ? "given" : "estimate"},
                            {"source", facts.hardware_random ? "the command that wrote this file"

@@ -18,7 +18,7 @@ struct ChipFacts {
   double memory_bytes = 0;
   std::vector<std::string> block_scales;  // of fp4, as SCALE/BLOCK; empty: E8M0 for 32 alone, OCP MX
   std::vector<std::string> elements;      // of fp4, by name; empty: e2m1
-  std::optional<double> issue_per_s, board_w, price_per_hour;
+  std::optional<double> issue_per_s, board_w, price_per_hour, link_bandwidth, network_bandwidth, node_size;
   bool hardware_random = false;
 };
 

@@ -1,29 +1,33 @@
 // Decides: how the cost model is judged: published measurements beside what the formulas give for the same chip, model
-// and recipe. A number that set a parameter of a profile is `fitted` and proves nothing; `predicted` ones count.
+// and recipe. A number that set a parameter of a profile is `fitted` and proves nothing; those held out count.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "sweeps/cost/doubt.h"
 
 namespace fp4::cost {
 
 struct PublishedRow {
-  enum class Class : uint8_t { fitted, predicted, bound, shown };
+  enum class Class : uint8_t { fitted, held_out, bound, shown };
   std::string id;        // "gb200_te_nvfp4"
   std::string chip;      // name of the profile
   std::string what;      // what was measured
   std::string unit;      // "x", "share of time", "us/token", "GiB"
   double published = 0;  // for a bound: the largest value the source allows
   double model = 0;
-  Class kind = Class::predicted;
+  Class kind = Class::held_out;
+  std::optional<CostRange> interval;  // 95 % of the model's draws, of a step and of ratios of steps
   std::string source;
   std::string note;  // where they differ: why
 
   /// max(model / published, published / model): 1 is exact.
   double factor() const;
-  /// predicted: within 1.5; bound: not above it; fitted and shown: nothing to meet.
+  /// held out: inside the interval, or within 1.5 where there is none; bound: not above it; else nothing to meet.
   bool met() const;
 };
 

@@ -47,20 +47,6 @@ void network_energy(PublishedValues& values) {
   }
 }
 
-// Energy of a step in bf16 over that of a format, one accelerator with its part of the node.
-void perf_per_watt(PublishedValues& values) {
-  const Hardware gb300 = load_hardware("gb300");
-  const Model llama = load_model("llama3_8b");
-  CostOptions options;
-  options.formulas = false;
-  const auto joules = [&](const RecipeFacts& recipe) { return *evaluate(recipe, llama, gb300, options).energy_j; };
-  const double bf16 = joules(unquantised_recipe("bf16", 16));
-  Recipe ffn = uniform("nvfp4");
-  ffn.layers = {fp4::LayerPolicy::Kind::names, 0, {"gate", "up", "down"}};
-  values["perf_per_watt_nvfp4"] = bf16 / joules(facts_of(ffn));
-  values["perf_per_watt_mxfp8"] = bf16 / joules(facts_of(uniform("mxfp8")));
-}
-
 // Latency of a batch of bags of fp32 rows, over that of sums in the switch, for short and for long bags.
 void embedding_bags(PublishedValues& values) {
   for (const int pooling : {8, 32}) {
@@ -94,7 +80,6 @@ CloudStep cloud_step(const std::string& chip, const std::string& model, int devi
 void add_system_values(PublishedValues& values) {
   stash(values);
   network_energy(values);
-  perf_per_watt(values);
   embedding_bags(values);
 }
 

@@ -79,7 +79,12 @@ std::vector<Recommendation> recommend(const Model& model, const std::vector<Hard
         const bool fits = row.memory_bytes <= chip.memory_bytes.value;
         if (fits && (!best || better(row, *best))) best = row;
       }
-      if (best) rows.push_back(*best);
+      if (!best) continue;
+      CostOptions cost = options.cost;
+      cost.devices = best->devices;
+      const Model shared = spread(model, options.global_tokens, best->devices / replica);
+      best->doubt = cost_doubts({recipe}, shared, chip, cost).front().step;
+      rows.push_back(*best);
     }
   }
   if (!has_count && !chips.empty() && !recipes.empty())

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "sweeps/cost/cost.h"
+#include "sweeps/cost/doubt.h"
 
 namespace fp4::cost {
 
@@ -27,6 +27,7 @@ struct Recommendation {
   int devices = 0;
   double hours = 0, step_s = 0;
   double price = 0;
+  CostRange doubt;  // of hours and price, as multiples
   std::optional<double> energy_kwh;
   double interconnect_stall = 0, network_stall = 0;
   double memory_bytes = 0;

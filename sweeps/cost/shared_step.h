@@ -33,6 +33,7 @@ struct Wire {
 
 struct Parallel {
   int tensor = 1, pipeline = 1;
+  int interleave = 1;  // parts of the model that each stage holds in turn (virtual stages)
   Sharding sharding = Sharding::optimizer;
   Wire wire;
   // Tokens a second that the input of one accelerator prepares and fetches; 0: as fast as needed.

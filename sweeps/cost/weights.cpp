@@ -25,7 +25,7 @@ const WeightRow rows[] = {
     {"bandwidth", &W::bandwidth, tiny, huge, "factor on the memory bandwidth"},
     {"issue", &W::issue, tiny, huge, "factor on the vector issue rate"},
     {"efficiency", &W::efficiency, tiny, huge, "factor on the efficiency of GEMMs (the product stays at most 1)"},
-    {"other", &W::other, 0, huge, "factor on other_s_per_token"},
+    {"other", &W::other, 0, huge, "factor on `other`: norms, activations, residual adds, the loss and launches"},
     {"amax_ops", &W::amax_ops, 0, huge, "absolute value and maximum of one element"},
     {"multiply_ops", &W::multiply_ops, 0, huge, "multiplication by the reciprocal scale"},
     {"convert_ops", &W::convert_ops, 0, huge, "conversion to the code"},

@@ -89,6 +89,7 @@ struct RecipeFacts {
   bool loss_scaling = false;
   bool center_keys = false;  // K minus its mean: two slots an element of K
   std::optional<CacheFacts> cache = {};
+  bool by_depth = false;            // rules select the first or last layers
   bool full_output = false;         // attention multiplies P V twice forward (`delta` of_full_output)
   double weight_bytes = 0;          // moved a step for each quantised weight beyond the optimizer: averages, resets
   std::string high_class = "bf16";  // what layers outside the policy, head and attention run in

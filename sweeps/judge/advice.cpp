@@ -160,7 +160,7 @@ Advice advise(const LadderAdvice* ladder, const std::map<std::string, cost::Reci
   std::vector<cost::CostDraw> doubts;
   std::vector<double> baseline_steps;
   for (size_t i = 0; i < o.draws; ++i) {
-    doubts.push_back(cost::draw_cost(plain, o.doubt, i));
+    doubts.push_back(cost::draw_cost(plain, o.doubt, hardware, i));
     baseline_steps.push_back(step_of(baseline, doubts.back().options));
   }
   std::map<std::string, std::vector<double>> draws;
@@ -168,7 +168,7 @@ Advice advise(const LadderAdvice* ladder, const std::map<std::string, cost::Reci
     AdviceRow row{.recipe = name, .decoded = decoded_formats(facts, model, hardware)};
     std::vector<double> steps;
     for (size_t i = 0; i < o.draws; ++i)
-      steps.push_back((cost::has_fp4_operands(facts) ? doubts[i].fp4 : 1) * step_of(facts, doubts[i].options) /
+      steps.push_back((cost::runs_fp4(facts, hardware) ? doubts[i].fp4 : 1) * step_of(facts, doubts[i].options) /
                       baseline_steps[i]);
     row.step = at_rank(steps, 0.5), row.step_interval = middle(steps);
     if (std::vector<double> tokens = tokens_of(ladder, advice, o, row); !tokens.empty()) {

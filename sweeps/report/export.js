@@ -72,7 +72,7 @@ function setup_exports() {
   const here = (text) => () => `${text}, ${state.context}`;
   const set = (id, what) => exports_of.set(id, {names: () => [], ...what});
   set('scatter', {
-    title: () => `${state.model.column(state.y).label} against ${state.model.column(state.x).label}, ${state.context}`,
+    title: () => `${state.model.column(state.y).label} against ${state.model.column(state.x).label} of ${state.model.head.workload}, modelled; ${state.context}`,
     legend: by_id('legend'),
     names: () => named_points(state.model, scatter_view(), scatter.drawn.layout),
     rows: () => point_rows(scatter.drawn.layout),

@@ -101,8 +101,10 @@ function scatter_option(model, view, dark) {
   const bars = [];
   for (const i of layout.interval_points) {
     if (!Number.isFinite(y.low[i])) continue;
-    const at = x_scale.to(x.mean[i]);
+    const [at, level] = place(i);
     bars.push([at, y_scale.to(y.low[i])], [at, y_scale.to(y.high[i])], [null, null]);
+    if (Number.isFinite(x.low?.[i]))
+      bars.push([x_scale.to(x.low[i]), level], [x_scale.to(x.high[i]), level], [null, null]);
   }
   if (bars.length)
     series.push(
@@ -164,10 +166,11 @@ function scatter_option(model, view, dark) {
       {
         ...scale_axis(x_scale, range.x, x, theme, size),
         gridIndex: 0,
-        ...axis_name(`${column_title(x)}${x.lower_is_better ? '  → costs more' : ''}`, 28, {
-          color: theme.ink,
-          fontSize: size,
-        }),
+        ...axis_name(
+          `${column_title(x)}${model.head.workload ? ` of ${model.head.workload}, modelled` : ''}${x.lower_is_better ? '  → costs more' : ''}`,
+          28,
+          {color: theme.ink, fontSize: size},
+        ),
       },
       {type: 'value', gridIndex: 1, min: range.x[0], max: range.x[1], ...hidden},
     ],
@@ -175,7 +178,7 @@ function scatter_option(model, view, dark) {
       {
         ...scale_axis(y_scale, range.y, y, theme, size),
         gridIndex: 0,
-        name: `${column_title(y)}${y.lower_is_better ? '  ↑ worse' : '  ↑ better'}`,
+        name: `${column_title(y)} of the small ${view.context}${y.lower_is_better ? '  ↑ worse' : '  ↑ better'}`,
         nameGap: strip_height + 16,
         nameTextStyle: {color: theme.ink, fontSize: size, align: 'left', padding: [0, 0, 0, -left + 12]},
       },

@@ -68,6 +68,9 @@ void add_overhead_interval(std::vector<Cell>& cells, const ConfigResult& config,
   cells.push_back(range ? derived(range->second) : Cell{});
 }
 
+// Whose step the cost columns are of.
+std::string priced(const Costs& costs) { return costs.model().model + " on " + costs.model().hardware; }
+
 // A gap as a share of fp32's loss.
 Cell relative(const std::optional<double>& gap, const LossScale& scale) {
   if (!gap || !(scale.loss > 0)) return {};
@@ -136,7 +139,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   if (recipe) table.columns.emplace_back("recipe");
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
-  for (const char* name : {"lr", "at", "relative_gap", "fp4_share"}) table.columns.emplace_back(name);
+  for (const char* name : {"lr", "at", "relative_gap", "fp4_share", "priced"}) table.columns.emplace_back(name);
   const std::set<std::string> metrics = metrics_of(results);  // empty where a task does not have it
   add_metric_columns(table, metrics);
   for (const ConfigResult& config : results.configs()) {
@@ -160,6 +163,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
       add_rate(row, config);
       row.push_back(relative(results.gap(config, run), scale));
       row.push_back(derived(costs.of(config).fp4_share));
+      row.emplace_back(priced(costs));
       for (const std::string& name : metrics) row.push_back(number(metric_named(run, name)));
       table.rows.push_back(std::move(row));
     }
@@ -178,7 +182,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   const bool recipe = has_recipe_column(results);
   if (recipe) table.columns.emplace_back("recipe");
   for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8", "fp4_share",
-                           "overhead_low", "overhead_high"})
+                           "overhead_low", "overhead_high", "priced"})
     table.columns.emplace_back(name);
   const std::set<std::string> metrics = metrics_of(results);
   add_metric_columns(table, metrics);
@@ -230,6 +234,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
                           : extra_cell(curves.over(config, baseline, role == Role::confirm, {})));
       row.push_back(derived(costs.of(config).fp4_share));
       add_overhead_interval(row, config, costs);
+      row.emplace_back(priced(costs));
       for (const std::string& name : metrics) row.push_back(mean(measured[name]));
       row.emplace_back(std::move(runs));
       table.rows.push_back(std::move(row));

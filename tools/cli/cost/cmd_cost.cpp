@@ -31,9 +31,14 @@ struct Context {
   explicit Context(const CostArguments& arguments)
       : model(cost::load_model(arguments.model)),
         hardware(cost::load_hardware(arguments.hardware)),
-        options(arguments.options()) {}
+        options(arguments.options()) {
+    if (arguments.what_if) hardware = cost::with_undocumented(hardware);
+  }
   CostResult evaluate(const std::string& recipe) const {
     return cost::evaluate(sim::recipe_from_json(recipe), model, hardware, options);
+  }
+  CostResult with_what_if(const std::string& recipe) const {
+    return cost::evaluate(sim::recipe_from_json(recipe), model, cost::with_undocumented(hardware), options);
   }
   std::vector<cost::CostDoubts> doubts(const std::vector<std::string>& recipes) const {
     std::vector<cost::RecipeFacts> facts;
@@ -43,8 +48,8 @@ struct Context {
   }
 };
 
-std::string or_unknown(const std::optional<double>& value, const char* unit) {
-  return value ? format_number(*value) + unit : std::string("unknown (the profile lacks a figure)");
+std::string or_unknown(const std::optional<double>& value, const char* unit, const char* field) {
+  return value ? format_number(*value) + unit : fmt::format("unknown (the profile lacks {})", field);
 }
 
 // "fp4 82.1 %, bf16 17.9 %", the narrowest first.
@@ -77,17 +82,17 @@ void add_doubts(ordered_json& json, const CostResult& result, const cost::CostDo
 }
 
 constexpr const char* doubts_note =
-    "95 %: draws of what the model does not know, efficiency, bandwidth, issue rate and `other` within a factor of "
-    "1.5, FP4 steps up to 29 % slower (results/cost_validation)";
+    "95 %: draws of what the model does not know: efficiency and `other` within a factor of 1.16 where they were "
+    "fitted "
+    "to steps of the chip, else 1.5; bandwidth and issue rate 1.5; FP4 steps 1.12 (results/cost_validation)";
 constexpr const char* alike = "alike";
 
-// What is neither product nor quantiser is a large part of a step, and a fit.
+// A large part of a step, and a fit.
 void print_other(const CostResult& result, const cost::Hardware& chip) {
   const double other = cost::group_seconds(result, "other");
   if (other < 0.1 * result.compute_s) return;
-  print_wrapped(fmt::format("other: {} of the step: norms, activations, residual adds, losses and launches, {} ({}).",
-                            format_percent(other / result.compute_s),
-                            chip.other_s_per_token.kind == "fitted" ? "fitted" : "estimated",
+  print_wrapped(fmt::format("other: {} of the step: {}; {} ({}).", format_percent(other / result.compute_s),
+                            cost::other_doc, chip.other_s_per_token.kind == "fitted" ? "fitted" : "estimated",
                             chip.other_s_per_token.source));
 }
 
@@ -130,9 +135,9 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
                            1 / result.speedup_fp8)},
       {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
                                      result.bops.forward, result.bops.backward)},
-      {"multiply-adds", precision_text(result)},
-      {"energy", or_unknown(result.energy_j, " J a step, modelled")},
-      {"price", or_unknown(result.price, " USD a step") +
+      {"multiply-adds", precision_text(result) + (result.decoded.empty() ? "" : ", by codes *")},
+      {"energy", or_unknown(result.energy_j, " J a step, modelled", "board_w")},
+      {"price", or_unknown(result.price, " USD a step", "price_per_hour") +
                     (result.price ? fmt::format(" [{}]", number_range(*result.price, doubts.step)) : "")},
       {"points", result.points ? format_number(*result.points) : "none"},
       {"memory",
@@ -144,10 +149,15 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
   if (!result.decoded.empty()) {
     std::string formats;
     for (const std::string& format : result.decoded) formats += (formats.empty() ? "" : "; ") + format;
-    fields.emplace_back("not native",
+    fields.emplace_back("* not native",
                         fmt::format("{} does not multiply {}: priced as bf16 products of decoded operands",
                                     context.hardware.name, formats));
   }
+  if (const CostResult other = context.with_what_if(recipe); other.decoded != result.decoded)
+    fields.emplace_back("what if", fmt::format("{} [undocumented; --what-if] where the chip multiplies its codes",
+                                               format_seconds(other.step_time_s)));
+  if (const auto names = cost::estimated_fields(context.hardware); !names.empty())
+    fields.emplace_back("estimates", fmt::format("{} of {}", fmt::join(names, ", "), context.hardware.name));
   if (!result.dense.empty())
     fields.emplace_back("priced dense", fmt::format("{} has no sparse rate for {}", context.hardware.name,
                                                     fmt::join(result.dense, "; ")));
@@ -228,6 +238,7 @@ void run_cost(const CostArguments& arguments, const std::string& recipe) {
     ordered_json json = cost_json(recipe, result, true);
     add_doubts(json, result, doubts);
     json["arguments"] = arguments.describe();
+    json["estimated"] = cost::estimated_fields(context.hardware);
     json["view_table"] = ordered_json::array();
     print_views(recipe, context, &json["view_table"]);
     print_json(json);

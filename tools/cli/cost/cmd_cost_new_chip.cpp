@@ -1,9 +1,10 @@
-// `fp4sim cost new-chip`: the file of a chip of one's own from a few figures, with what was derived and from what.
+// `fp4sim cost new-chip` and `new-model`: the file of a chip of one's own from a few figures, with what was derived and
+// from what, and that of a model from its config.json.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
-#include "src/arith/spec_text.h"
 #include "src/files/output.h"
 #include "src/text/error.h"
 #include "sweeps/cost/new_chip.h"
@@ -17,24 +18,41 @@ namespace {
 
 struct NewChipArguments {
   cost::ChipFacts facts;
-  std::vector<std::string> rates;
-  double issue = 0, board_w = 0, price = 0;
+  std::vector<std::string> rates;                // FORMAT=RATE
+  std::map<std::string, std::string> by_format;  // --bf16 RATE
+  std::string bandwidth, bytes, issue, board, link, network;
+  double price = 0, node = 0;
   std::string out;
   bool force = false;
 };
 
+// The least that an accelerator has of each.
+constexpr double least_rate = 1e11, least_memory_rate = 1e10, least_bytes = 1e8, least_wire = 1e8, least_watts = 1;
+
 void run_new_chip(NewChipArguments o) {
   for (const std::string& word : o.rates) {
     const size_t equals = word.find('=');
-    if (equals == std::string::npos) throw Error("--rate '" + word + "': expected FORMAT=FLOP/s, such as bf16=1e14");
+    if (equals == std::string::npos)
+      throw Error("--rate '" + word + "': expected FORMAT=RATE, such as bf16=2250TFLOP/s");
     const std::string format = word.substr(0, equals);
     const std::vector<std::string>& known = cost::format_classes();
     if (std::find(known.begin(), known.end(), format) == known.end()) throw unknown_word("--rate", format, known);
-    o.facts.rates[format] = number_from_text(word.substr(equals + 1), "--rate " + format);
+    o.by_format[format] = word.substr(equals + 1);
   }
-  if (o.issue > 0) o.facts.issue_per_s = o.issue;
-  if (o.board_w > 0) o.facts.board_w = o.board_w;
+  for (const auto& [format, text] : o.by_format)
+    if (!text.empty()) o.facts.rates[format] = with_unit(text, "--" + format, "FLOP/s", least_rate);
+  o.facts.memory_bandwidth = with_unit(o.bandwidth, "--memory-bandwidth", "B/s", least_memory_rate);
+  o.facts.memory_bytes = with_unit(o.bytes, "--memory-bytes", "B", least_bytes);
+  const auto set = [](std::optional<double>& figure, const std::string& text, const char* option, const char* unit,
+                      double least) {
+    if (!text.empty()) figure = with_unit(text, option, unit, least);
+  };
+  set(o.facts.issue_per_s, o.issue, "--issue", "/s", least_rate);
+  set(o.facts.board_w, o.board, "--board", "W", least_watts);
+  set(o.facts.link_bandwidth, o.link, "--link", "B/s", least_wire);
+  set(o.facts.network_bandwidth, o.network, "--network", "B/s", least_wire);
   if (o.price > 0) o.facts.price_per_hour = o.price;
+  if (o.node > 0) o.facts.node_size = o.node;
   const std::string file = o.out.empty() ? o.facts.name + ".json" : o.out;
   const cost::Json json = cost::to_json(cost::new_chip(o.facts));
   write_file(file, json.dump(1) + "\n", o.force);
@@ -53,18 +71,48 @@ void run_new_chip(NewChipArguments o) {
   print_table(table);
 }
 
+struct NewModelArguments {
+  std::string name, config, out;
+  int64_t sequence = 0, micro_batches = 0, sequences = 1;
+  bool force = false;
+};
+
+void run_new_model(const NewModelArguments& o) {
+  cost::Model model = cost::load_model(o.config);
+  model.name = o.name;
+  if (o.sequence > 0) model.sequence = o.sequence;
+  if (o.micro_batches > 0) model.micro_batches = o.micro_batches;
+  model.tokens_per_step = model.micro_batches * o.sequences * model.sequence;
+  const std::string file = o.out.empty() ? o.name + ".json" : o.out;
+  write_file(file, cost::to_json(model).dump(1) + "\n", o.force);
+  fmt::print("{}\n\n", file);
+  print_fields({{"weights", fmt::format("{:.4g} billion, {:.4g} in layers that recipes quantise",
+                                        1e-9 * static_cast<double>(model.parameters()),
+                                        1e-9 * static_cast<double>(model.linear_parameters()))},
+                {"blocks", fmt::format("{} of width {}", model.blocks, model.width)},
+                {"a step", fmt::format("{} tokens on each accelerator: {} micro-batches of {} sequences of {}",
+                                       model.tokens_per_step, model.micro_batches, o.sequences, model.sequence)}});
+}
+
 }  // namespace
 
 void add_cost_new_chip(CLI::App& app, Invocation&) {
   static NewChipArguments o;
   CLI::App* chip = app.add_subcommand("new-chip", "Write the file of a chip of one's own from a few figures");
   chip->add_option("name", o.facts.name, "The chip's word")->type_name("NAME")->required();
-  chip->add_option("--rate", o.rates, "Dense FLOP/s of products by format, bf16 at least: bf16=1e14,fp4=4e14")
-      ->type_name("FORMAT=FLOP/s,..")
-      ->delimiter(',')
-      ->required();
-  chip->add_option("--memory-bandwidth", o.facts.memory_bandwidth, "Bytes/s")->check(above_zero())->required();
-  chip->add_option("--memory-bytes", o.facts.memory_bytes, "Bytes")->check(above_zero())->required();
+  for (const std::string& format : cost::format_classes())
+    chip->add_option("--" + format, o.by_format[format], "Dense rate of " + format + " products: 2250TFLOP/s")
+        ->type_name("RATE");
+  chip->add_option("--rate", o.rates, "The same as one list: bf16=100TFLOP/s,fp4=400TFLOP/s")
+      ->type_name("FORMAT=RATE,..")
+      ->delimiter(',');
+  chip->add_option("--memory-bandwidth", o.bandwidth, "Of the memory: 8TB/s")->type_name("RATE")->required();
+  chip->add_option("--memory-bytes", o.bytes, "Memory of one accelerator: 180GB")->type_name("SIZE")->required();
+  chip->add_option("--link", o.link, "Between accelerators of a node, one direction: 900GB/s")->type_name("RATE");
+  chip->add_option("--network", o.network, "Between nodes for each accelerator: 400Gb/s")->type_name("RATE");
+  chip->add_option("--node", o.node, "Accelerators that the links join")
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("COUNT");
   chip->add_option("--scales", o.facts.block_scales,
                    "Block scales that FP4 products take, SCALE/BLOCK: e8m0/32,ue4m3/16 (default: e8m0/32)")
       ->type_name("SCALE/BLOCK,..")
@@ -73,16 +121,35 @@ void add_cost_new_chip(CLI::App& app, Invocation&) {
                    "Elements of FP4 products, by name, own lists of values too: e2m1,nf4 (default: e2m1)")
       ->type_name("ELEMENT,..")
       ->delimiter(',');
-  chip->add_option("--issue", o.issue, "Vector instruction slots a second (default: half of the FP32 rate)")
-      ->check(above_zero());
+  chip->add_option("--issue", o.issue, "Vector instruction slots a second: 37T/s (default: half of the FP32 rate)")
+      ->type_name("RATE");
   chip->add_flag("--hardware-random", o.facts.hardware_random, "Conversions draw their own random bits");
-  chip->add_option("--board", o.board_w, "W of the board at its limit")->check(above_zero());
+  chip->add_option("--board", o.board, "The board at its limit: 1000W")->type_name("WATTS");
   chip->add_option("--price", o.price, "US dollars an hour")->check(above_zero());
   chip->add_option("-o,--out", o.out, "File to write (default: NAME.json)")->type_name("FILE");
   add_force_option(*chip, o.force);
   chip->callback([] { run_new_chip(o); });
   set_example(*chip,
-              "fp4sim cost new-chip mine --rate bf16=1e14,fp4=4e14 --memory-bandwidth 1.2e12 --memory-bytes 64e9");
+              "fp4sim cost new-chip mine --bf16 2250TFLOP/s --fp8 4500TFLOP/s --fp4 9PFLOP/s --memory-bandwidth 8TB/s "
+              "--memory-bytes 180GB --link 900GB/s --network 400Gb/s --node 8 --board 1000W");
+
+  static NewModelArguments m;
+  CLI::App* model = app.add_subcommand("new-model", "Write the file of a model from a config.json of Hugging Face");
+  model->add_option("name", m.name, "The model's word")->type_name("NAME")->required();
+  model->add_option("config", m.config, "config.json of a Llama, Mistral, Qwen, Mixtral or GPT-2")
+      ->type_name("FILE")
+      ->required();
+  model->add_option("--sequence", m.sequence, "Tokens of a sequence (default: as the config allows, 8192 at most)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  model->add_option("--sequences", m.sequences, "Sequences of a micro-batch")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  model->add_option("--micro-batches", m.micro_batches, "Micro-batches of a step on each accelerator (default: 8)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  model->add_option("-o,--out", m.out, "File to write (default: NAME.json)")->type_name("FILE");
+  add_force_option(*model, m.force);
+  model->callback([] { run_new_model(m); });
+  set_example(*model, "fp4sim cost new-model mine config.json --sequence 4096");
 }
 
 }  // namespace fp4::tools

@@ -52,8 +52,10 @@ struct RecommendArguments {
 };
 
 std::string rented(const cost::Recommendation& row) {
-  return fmt::format("{} x {} for {:.1f} h, {}: {:.0f} USD{}", row.devices, row.hardware, row.hours, row.recipe,
-                     row.price, row.energy_kwh ? fmt::format(", {:.3g} MWh", *row.energy_kwh / 1000) : "");
+  return fmt::format("{} x {} for {:.1f} h, {}{}: {:.0f} USD [{:.0f} .. {:.0f}]{}", row.devices, row.hardware,
+                     row.hours, row.recipe, row.decoded.empty() ? "" : " *", row.price, row.price * row.doubt.low,
+                     row.price * row.doubt.high,
+                     row.energy_kwh ? fmt::format(", {:.3g} MWh", *row.energy_kwh / 1000) : "");
 }
 
 std::string limited(const cost::Recommendation& row) {
@@ -89,8 +91,8 @@ void print_answer(const std::vector<cost::Recommendation>& rows) {
   std::string why = fmt::format("{:.0f} chip-hours at {:.3g} USD", best.chip_hours(), hourly(best));
   if (other != rows.end()) {
     const double more = best.in_time ? other->price / best.price - 1 : other->hours / best.hours - 1;
-    // Two chips' rates are each known within the factor: their ratio within its power of sqrt(2).
-    const bool told = 1 + more > std::pow(cost::CostDoubt{}.factor, std::sqrt(2.0));
+    // What is not known of two chips is not the same: their ratio is known within both factors, by squares.
+    const bool told = std::log1p(more) > std::hypot(std::log(best.doubt.high), std::log(other->doubt.low));
     fields.emplace_back("runner-up",
                         fmt::format("{}; {:.1f} % {}{}", rented(*other), more * 100, best.in_time ? "dearer" : "slower",
                                     told ? "" : ", which the model does not tell apart"));
@@ -139,23 +141,22 @@ void run_recommend(const RecommendArguments& arguments) {
         joined_json({FP4_NAMED(arguments.cost.model, arguments.tokens, arguments.hours, arguments.global_tokens),
                      {{"best", named}, {"answer", answer}, {"rows", ordered_json::array()}}});
     for (const cost::Recommendation& row : rows)
-      json["rows"].push_back(
-          {{"hardware", row.hardware},
-           {"recipe", row.recipe},
-           {"devices", row.devices},
-           {"hours", row.hours},
-           {"price", row.price},
-           {"tokens_x", row.tokens_x ? ordered_json(*row.tokens_x) : ordered_json()},
-           {"energy_kwh", row.energy_kwh ? ordered_json(*row.energy_kwh) : ordered_json()},
-           {"interconnect_stall", row.interconnect_stall},
-           {"network_stall", row.network_stall},
-           {"memory_bytes", row.memory_bytes},
-           {"native_fp4", row.native_fp4},
-           {"decoded", row.decoded},
-           {"price_interval", {row.price / cost::CostDoubt{}.factor, row.price * cost::CostDoubt{}.factor}},
-           {"limit", row.limit},
-           {"limit_share", row.limit_share},
-           {"in_time", row.in_time}});
+      json["rows"].push_back({{"hardware", row.hardware},
+                              {"recipe", row.recipe},
+                              {"devices", row.devices},
+                              {"hours", row.hours},
+                              {"price", row.price},
+                              {"tokens_x", row.tokens_x ? ordered_json(*row.tokens_x) : ordered_json()},
+                              {"energy_kwh", row.energy_kwh ? ordered_json(*row.energy_kwh) : ordered_json()},
+                              {"interconnect_stall", row.interconnect_stall},
+                              {"network_stall", row.network_stall},
+                              {"memory_bytes", row.memory_bytes},
+                              {"native_fp4", row.native_fp4},
+                              {"decoded", row.decoded},
+                              {"price_interval", {row.price * row.doubt.low, row.price * row.doubt.high}},
+                              {"limit", row.limit},
+                              {"limit_share", row.limit_share},
+                              {"in_time", row.in_time}});
     print_json(json);
     return;
   }
@@ -163,7 +164,7 @@ void run_recommend(const RecommendArguments& arguments) {
   print_answer(rows);
   for (const std::string& sentence : answer) print_wrapped(sentence);
   fmt::print("\n");
-  Table table{{"hardware", "FP4", "recipe", ">count", ">hours", ">USD", ">MWh", ">link stall", ">net stall",
+  Table table{{"hardware", "FP4", "recipe", ">count", ">hours", ">USD", ">95 %", ">MWh", ">link stall", ">net stall",
                "waits for", ">GB"},
               {}};
   std::set<std::string> seen;
@@ -173,6 +174,7 @@ void run_recommend(const RecommendArguments& arguments) {
           {row.hardware, row.native_fp4 ? "yes" : "no",
            row.recipe + (row.decoded.empty() ? "" : " *") + (row.tokens_x ? "" : " ?"), std::to_string(row.devices),
            fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"), fmt::format("{:.0f}", row.price),
+           fmt::format("{:.0f}..{:.0f}", row.price * row.doubt.low, row.price * row.doubt.high),
            row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "", format_percent(row.interconnect_stall),
            format_percent(row.network_stall), limited(row), fmt::format("{:.0f}", row.memory_bytes / 1e9)});
   print_table(table);
@@ -182,7 +184,8 @@ void run_recommend(const RecommendArguments& arguments) {
              arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
   print_wrapped(
       "FP4: the chip has FP4 matrix units; *: it does not multiply the recipe's format, priced as bf16 products of "
-      "decoded operands. Hours and USD are right within a factor of 1.5 each way, a recipe's extra tokens included; "
+      "decoded operands. Modelled; 95 %: by what the model does not know of the step, a recipe's extra tokens "
+      "included; "
       "?: these are not known, and none is priced. Counts are accelerators; clouds rent whole instances. Prices are "
       "list prices with sources "
       "in `fp4sim show NAME`.");
@@ -233,7 +236,7 @@ std::string shown(const PublishedRow& row, double value) {
 
 std::string verdict(const PublishedRow& row) {
   switch (row.kind) {
-    case PublishedRow::Class::predicted:
+    case PublishedRow::Class::held_out:
       return fmt::format("{} (factor {:.2f})", row.met() ? "met" : "missed", row.factor());
     case PublishedRow::Class::bound: return row.met() ? "met" : "missed";
     default: return "";
@@ -241,28 +244,31 @@ std::string verdict(const PublishedRow& row) {
 }
 
 std::string comparison_csv(const std::vector<PublishedRow>& rows) {
-  std::string out = "id,hardware,what,unit,published,model,factor,class,met,source,note\n";
+  std::string out = "id,hardware,what,unit,published,model,low,high,factor,class,met,source,note\n";
   for (const PublishedRow& row : rows)
-    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", row.id, row.chip, csv_field(row.what), row.unit,
-                       row.published, row.model, row.factor(), cost::class_name(row.kind), row.met() ? 1 : 0,
-                       csv_field(row.source), csv_field(row.note));
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}\n", row.id, row.chip, csv_field(row.what), row.unit,
+                       row.published, row.model, row.interval ? fmt::to_string(row.interval->low) : "",
+                       row.interval ? fmt::to_string(row.interval->high) : "", row.factor(), cost::class_name(row.kind),
+                       row.met() ? 1 : 0, csv_field(row.source), csv_field(row.note));
   return out;
 }
 
 ordered_json comparison_json(const std::vector<PublishedRow>& rows) {
   ordered_json out = {{"schema", 1}, {"rows", ordered_json::array()}};
   for (const PublishedRow& row : rows)
-    out["rows"].push_back({{"id", row.id},
-                           {"hardware", row.chip},
-                           {"what", row.what},
-                           {"unit", row.unit},
-                           {"published", row.published},
-                           {"model", row.model},
-                           {"factor", row.factor()},
-                           {"class", cost::class_name(row.kind)},
-                           {"met", row.met()},
-                           {"source", row.source},
-                           {"note", row.note}});
+    out["rows"].push_back(
+        {{"id", row.id},
+         {"hardware", row.chip},
+         {"what", row.what},
+         {"unit", row.unit},
+         {"published", row.published},
+         {"model", row.model},
+         {"interval", row.interval ? ordered_json{row.interval->low, row.interval->high} : ordered_json()},
+         {"factor", row.factor()},
+         {"class", cost::class_name(row.kind)},
+         {"met", row.met()},
+         {"source", row.source},
+         {"note", row.note}});
   return out;
 }
 
@@ -285,11 +291,13 @@ std::string markdown(const Table& table) {
 }
 
 Table comparison_table(const std::vector<PublishedRow>& rows) {
-  Table table{{"hardware", "published", "value", "model", "class", "verdict"}, {}};
+  Table table{{"hardware", "published", "value", "model", "95 %", "class", "verdict"}, {}};
   for (const PublishedRow& row : rows)
     table.rows.push_back({row.chip, row.what,
                           (row.kind == PublishedRow::Class::bound ? "at most " : "") + shown(row, row.published),
-                          shown(row, row.model), cost::class_name(row.kind), verdict(row)});
+                          shown(row, row.model),
+                          row.interval ? fmt::format("{:.4g}..{:.4g}", row.interval->low, row.interval->high) : "",
+                          cost::class_name(row.kind), verdict(row)});
   return table;
 }
 
@@ -334,13 +342,18 @@ void run_validate(const std::string& out, bool force, bool json, const std::stri
     return;
   }
   print_table(comparison_table(rows));
-  int predicted = 0, within = 0;
+  int steps = 0, inside = 0, others = 0, within = 0;
+  double widest = 1;
   for (const PublishedRow& row : rows) {
-    if (row.kind != PublishedRow::Class::predicted) continue;
-    ++predicted;
-    within += row.met() ? 1 : 0;
+    if (row.kind != PublishedRow::Class::held_out) continue;
+    ++(row.interval ? steps : others);
+    (row.interval ? inside : within) += row.met() ? 1 : 0;
+    if (row.interval) widest = std::max(widest, row.interval->high / row.interval->low);
   }
-  fmt::print("\n{} of {} predicted values lie within a factor 1.5.\n", within, predicted);
+  fmt::print(
+      "\n{} of {} steps held out lie inside the model's intervals, at most a factor {:.2f} from end to end; {} of {} "
+      "other values held out within a factor 1.5.\n",
+      inside, steps, widest, within, others);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -42,6 +43,9 @@ void CostArguments::add_to(CLI::App& app, bool of_one_system) {
   app.add_option("--pipeline", pipeline, "Stages that split the blocks")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  app.add_option("--interleave", interleave, "Parts of the model that a stage holds in turn (virtual stages)")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   app.add_option("--shard", shard, "What replicas share out: none, optimizer (ZeRO-1), full (FSDP)")
       ->capture_default_str();
   app.add_option("--gradients", gradients, "What gradients travel as: fp32, bf16 or a spec; default bf16")
@@ -54,6 +58,8 @@ void CostArguments::add_to(CLI::App& app, bool of_one_system) {
       ->type_name("RATE");
   app.add_option("--steps", steps, "Steps of the training, for recipes whose phases end after so many steps")
       ->check(CLI::Range(1, 1000000000));
+  if (of_one_system)
+    app.add_flag("--what-if", what_if, "Elements that the chip multiplies though no manual says so count as its own");
   app.add_flag("--json", json, "Print JSON");
 }
 
@@ -98,7 +104,7 @@ cost::Parallel CostArguments::parallel() const {
   const auto found = std::find(words.begin(), words.end(), shard);
   if (found == words.end()) throw unknown_word("--shard", shard, words);
   out.sharding = static_cast<cost::Sharding>(found - words.begin());
-  out.tensor = tensor, out.pipeline = pipeline;
+  out.tensor = tensor, out.pipeline = pipeline, out.interleave = interleave;
   if (!(prepare_rate >= 0) || !(fetch_rate >= 0))
     throw Error("--prepare-rate and --fetch-rate: expected tokens/s, at least 0");
   out.prepare_per_s = prepare_rate, out.fetch_per_s = fetch_rate;
@@ -117,12 +123,33 @@ cost::Parallel CostArguments::parallel() const {
 }
 
 ordered_json CostArguments::describe() const {
-  return {{"model", model},         {"hardware", hardware},
-          {"views", views},         {"hadamard", hadamard},
-          {"recompute", recompute}, {"devices", devices},
-          {"tensor", tensor},       {"pipeline", pipeline},
-          {"shard", shard},         {"gradients", gradients.empty() ? "bf16" : gradients},
-          {"steps", steps},         {"weights", ordered_json(cost::to_json(options().weights))}};
+  return {{"model", model},           {"hardware", hardware},
+          {"views", views},           {"hadamard", hadamard},
+          {"recompute", recompute},   {"devices", devices},
+          {"tensor", tensor},         {"pipeline", pipeline},
+          {"shard", shard},           {"gradients", gradients.empty() ? "bf16" : gradients},
+          {"interleave", interleave}, {"what_if", what_if},
+          {"steps", steps},           {"weights", ordered_json(cost::to_json(options().weights))}};
+}
+
+double with_unit(const std::string& text, const std::string& option, const std::string& unit, double least) {
+  double value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  std::string rest(end, text.data() + text.size());
+  rest.erase(0, rest.find_first_not_of(' ') == std::string::npos ? rest.size() : rest.find_first_not_of(' '));
+  const std::string prefixes = "kMGTP";
+  const size_t prefix = rest.size() > 1 ? prefixes.find(rest[0]) : std::string::npos;
+  if (prefix != std::string::npos) value *= std::pow(1000.0, static_cast<double>(prefix + 1)), rest.erase(0, 1);
+  if (unit == "B/s" && (rest == "b/s" || rest == "bit/s")) value /= 8, rest = unit;
+  if (unit == "FLOP/s" && (rest == "FLOPS" || rest == "OP/s")) rest = unit;
+  if (problem != std::errc{} || (!rest.empty() && rest != unit))
+    throw Error(fmt::format("{} '{}': expected a number and {}, with k, M, G, T or P before it", option, text, unit));
+  if (!(value >= least && value <= 1e6 * least))
+    throw Error(fmt::format(
+        "{} '{}': {:.4g} {} is no figure of an accelerator, {:.0e} to {:.0e}; write its unit, such as "
+        "{}T{}",
+        option, text, value, unit, least, 1e6 * least, text.substr(0, text.find_first_not_of("0123456789.")), unit));
+  return value;
 }
 
 std::string format_number(double value) { return fmt::format("{:.4g}", value); }

@@ -16,12 +16,12 @@ struct CostArguments {
   std::vector<std::string> views;    // fused, separate
   std::string hadamard = "fused";
   double recompute = 0;
-  int devices = 1, tensor = 1, pipeline = 1;
+  int devices = 1, tensor = 1, pipeline = 1, interleave = 1;
   std::string shard = "optimizer", gradients;  // gradients: "" bf16, or a spec
   int gradients_hadamard = 0;
   double prepare_rate = 0, fetch_rate = 0;
   int steps = 0;  // 0: not known
-  bool json = false;
+  bool what_if = false, json = false;
 
   // `of_one_system`: with --hardware and --devices; a command that chooses them itself has neither.
   void add_to(CLI::App& app, bool of_one_system = true);
@@ -29,6 +29,10 @@ struct CostArguments {
   cost::Parallel parallel() const;
   nlohmann::ordered_json describe() const;
 };
+
+/// "2250TFLOP/s", "8TB/s", "400Gb/s", "180GB", "1000W", or a number in `unit`: FLOP/s, B/s, B, W, /s. Throws Error for
+/// one below `least` or a million times above it, as figures in other units are.
+double with_unit(const std::string& text, const std::string& option, const std::string& unit, double least);
 
 std::string format_seconds(double seconds);  // 4.53 s, 12.1 ms, 830 us
 std::string format_bytes(double bytes);      // 154 GB

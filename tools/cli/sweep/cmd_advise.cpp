@@ -59,8 +59,8 @@ void print_advice_rows(const AdviseOptions& o, const Advice& advice) {
         fmt::format("* {} does not multiply {}: priced as bf16 products of decoded operands", o.cost.hardware, text));
   print_wrapped(fmt::format(
       "tokens x, step x, cost x: as multiples of {}'s. step x and cost x are medians of {} draws of the cost model's "
-      "doubts (factor 1.5 on efficiency, bandwidth, issue rate and other; FP4 steps up to 29 % slower: "
-      "results/cost_validation) and of the tokens; alike: some of the middle 95 % find it cheaper than the first.",
+      "doubts (results/cost_validation) and of the tokens; alike: some of the middle 95 % find it cheaper than the "
+      "first.",
       o.baseline, o.samples));
 }
 
@@ -78,6 +78,10 @@ void run_advise(const AdviseOptions& o, Invocation& invocation) {
   const Advice advice = advice_of(ladder, model, cost::load_hardware(o.cost.hardware), options);
   const std::vector<std::string> answer = advice_answer(advice, model, o.cost.hardware, options);
   if (!o.cost.json) {
+    print_wrapped(
+        fmt::format("Losses of the ladder's small lm and of publications; a step of {} on {} as modelled, 95 % "
+                    "of its doubt in brackets.",
+                    model.name, o.cost.hardware));
     for (const std::string& sentence : answer) print_wrapped(sentence);
     print_advice_rows(o, advice);
     print_wrapped(fmt::format(

@@ -138,13 +138,15 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   ordered_json json = {{"schema", 1}, {"x", o.front.x}, {"y", o.front.y}};
   json["hardware"] = view.costs.model().hardware;
   json["model"] = view.costs.model().model;
+  const std::string priced = view.costs.model().model + " on " + view.costs.model().hardware;
+  json["price"] = priced + ", modelled";
   const std::vector<std::string> advice = usual_answer(view.costs.model().model, view.costs.model().hardware);
   json["advice"] = advice;
   json["points"] = ordered_json::array();
   json["contexts"] = ordered_json::array();
   for (const sweeps::ContextFront& front : fronts) {
     json["contexts"].push_back(context_json(front));
-    json["contexts"].back()["answer"] = front_answer(results, front, o.front);
+    json["contexts"].back()["answer"] = front_answer(results, front, o.front, priced);
     for (const sweeps::FrontPoint& point : front.points)
       json["points"].push_back(point_json(results, front, point, o.front.y));
   }
@@ -160,10 +162,10 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   if (o.json == "-") return print_json(json);
   if (!o.json.empty()) write_file(o.json, json_text(json) + "\n", o.force);
 
-  for (const std::string& answer : front_answers(results, fronts, o.front)) print_wrapped(answer);
-  print_wrapped("The losses are of small networks. " + advice[1]);
-  fmt::print("\nFronts of '{}': {} against {}, {} on {}.\n", printable(view.name), o.front.y, o.front.x,
-             view.costs.model().model, view.costs.model().hardware);
+  for (const std::string& answer : front_answers(results, fronts, o.front, priced)) print_wrapped(answer);
+  print_wrapped(advice[1]);
+  fmt::print("\nFronts of '{}': {} of small networks against {} of {}, modelled.\n", printable(view.name), o.front.y,
+             o.front.x, priced);
   if (const std::string unsaid = unsaid_text(results); !unsaid.empty()) print_wrapped(unsaid);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
   fmt::print("\n");

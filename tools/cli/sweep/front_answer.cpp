@@ -61,11 +61,16 @@ bool loses_nothing(const ContextFront& front, const FrontPoint& point, const std
   return front.raced && y.ends_with("gap") && point.raced_gap.interval && point.raced_gap.interval->high < front.delta;
 }
 
-// "at 2 % overhead nvfp4 loses 0.026".
+// "at 2 % overhead (-9 .. 15 %) nvfp4 loses 0.026".
 std::string step_text(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
                       const FrontPoint& point, bool named, const char* at = "at") {
   const std::string name = short_setting(results, *point.config);
-  const std::string start = fmt::format("{} {} {}", at, price_text(options.x, point.x, named), name);
+  const auto& doubt = point.overhead_range;
+  const std::string range =
+      doubt && options.x == "overhead"
+          ? fmt::format(" ({:.0f} .. {:.0f} %)", std::floor(100 * doubt->first), std::ceil(100 * doubt->second))
+          : "";
+  const std::string start = fmt::format("{} {}{} {}", at, price_text(options.x, point.x, named), range, name);
   const std::string open = front.raced && point.status == FrontStatus::undecided ? " (undecided)" : "";
   if (loses_nothing(front, point, options.y)) return start + " loses nothing that matters" + open;
   const double y = shown_mean(point, options.y);
@@ -141,8 +146,8 @@ std::string without_points(const ContextFront& front) {
 
 }  // namespace
 
-std::string front_answer(const sweeps::Results& results, const ContextFront& front,
-                         const sweeps::FrontOptions& options) {
+std::string front_answer(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
+                         const std::string& priced) {
   std::vector<const FrontPoint*> steps;
   for (const FrontPoint& point : front.points)
     if (point.on_front && point.y.n > 0 && point.diverged < point.runs) steps.push_back(&point);
@@ -164,17 +169,20 @@ std::string front_answer(const sweeps::Results& results, const ContextFront& fro
     text += step_text(results, front, options, *steps[k], k == 0, free && k > 0 ? "from" : "at");
   }
   if (!front.raced)
-    return fmt::format("By the means of {} seeds, not confirmed on fresh ones: {}.{}", front.seeds, text,
-                       losers_text(front, options, steps));
-  text.front() = 'A';  // every step begins with "at"
-  return text + "." + losers_text(front, options, steps) + undecided_text(results, front);
+    return fmt::format(
+        "Loss of a small {}, step of {} as modelled; by the means of {} seeds, not confirmed on fresh ones: "
+        "{}.{}",
+        front.task, priced, front.seeds, text, losers_text(front, options, steps));
+  return fmt::format("Loss of a small {}, step of {} as modelled: {}.", front.task, priced, text) +
+         losers_text(front, options, steps) + undecided_text(results, front);
 }
 
 std::vector<std::string> front_answers(const sweeps::Results& results, const std::vector<ContextFront>& fronts,
-                                       const sweeps::FrontOptions& options) {
+                                       const sweeps::FrontOptions& options, const std::string& priced) {
   std::vector<std::string> answers;
   for (const ContextFront& front : fronts)
-    answers.push_back((fronts.size() > 1 ? front.description + ": " : "") + front_answer(results, front, options));
+    answers.push_back((fronts.size() > 1 ? front.description + ": " : "") +
+                      front_answer(results, front, options, priced));
   return answers;
 }
 

@@ -91,8 +91,7 @@ void print_overhead_ranges(const ContextFront& front, const std::string& x) {
     if (point.on_front && point.overhead_range)
       text += fmt::format("{}{} ({:.0f} .. {:.0f})", text.empty() ? "" : ", ", cost_text(x, point.x),
                           std::floor(100 * point.overhead_range->first), std::ceil(100 * point.overhead_range->second));
-  if (!text.empty())
-    print_wrapped("Overheads are modelled; FP4 steps took up to 29 % longer. 95 % intervals: " + text + ".");
+  if (!text.empty()) print_wrapped("Overheads are modelled. 95 % intervals: " + text + ".");
 }
 
 std::string front_picture(const ContextFront& front, const std::string& x, const std::string& y, size_t width) {

@@ -245,7 +245,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   input.chip = view.costs.model().hardware;
   input.workload = view.costs.model().model + " on " + view.costs.model().hardware;
   for (const sweeps::ContextFront& front : fronts)
-    input.answers.push_back({front.description, front_answer(results, front, options)});
+    input.answers.push_back({front.description, front_answer(results, front, options, input.workload)});
   input.notes = notes_of(view, fronts);
   input.x = sweeps::cost_word(options.x);
   input.y = options.y;
@@ -267,9 +267,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
                          "a weight with its share of a scale, under the recipe that the network is judged by, in "
                          "layers that follow no rule"}};
   for (const std::string& group : cost::cost_groups())
-    input.cost_terms.push_back({group, group != "other" ? ""
-                                                        : "norms, activations, residuals, losses and launches, by "
-                                                          "measured steps; the same under every recipe"});
+    input.cost_terms.push_back({group, group != "other" ? "" : cost::other_doc});
   input.quality_columns = quality_columns(results);
   for (const sweeps::ContextFront& front : fronts) {
     for (const sweeps::FrontPoint& point : front.points)
