@@ -182,8 +182,9 @@ std::vector<std::string> pages() {
 
 TEST_CASE("the tutorials do what they show", "[cli]") {
   Workshop workshop;
-  for (const char* path : {"tools/examples/researcher.md", "tools/examples/kernel_engineer.md",
-                           "tools/examples/architect.md", "src/golden/README.md"}) {
+  for (const char* path :
+       {"tools/examples/researcher.md", "tools/examples/kernel_engineer.md", "tools/examples/architect.md",
+        "tools/examples/hardware_designer.md", "src/golden/README.md"}) {
     INFO(path);
     Page page(path, workshop);
     page.run();

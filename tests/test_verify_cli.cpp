@@ -111,7 +111,7 @@ TEST_CASE("a dump of one's own is named by its file, and its mismatches can be c
   CHECK(nvfp4.at("first").at(0).at("scale").get<double>() == Approx(1).epsilon(1e-6));
 }
 
-TEST_CASE("a dump that lacks rows is told at once, and scales one block away are named", "[cli]") {
+TEST_CASE("a dump that lacks rows is told at once, and scales of another place are named", "[cli]") {
   const TemporaryFolder folder;
   const std::string at = folder / "";
   out_of("golden make --spec nvfp4 --shape 16x128 --input gaussian --out " + at + "g", 0);
@@ -138,11 +138,16 @@ TEST_CASE("a dump that lacks rows is told at once, and scales one block away are
     fp4::save_tensor(at + "d/scales.npy", fp4::Dtype::u8, {16, 8}, out.data(), true);
   };
   moved(0, 1, true);
-  CHECK_THAT(verify(1), Catch::Contains("equals scales=rolled:+1block"));
+  CHECK_THAT(verify(1),
+             Catch::Contains("equals scales=columns_moved (scales: column 0 is column 7 of the answer; columns "
+                             "1 to 7 are columns 0 to 6 of the answer)"));
   moved(0, -2, false);
-  CHECK_THAT(verify(1), Catch::Contains("equals scales=shifted:-2block"));
+  CHECK_THAT(verify(1),
+             Catch::Contains("columns 0 to 5 are columns 2 to 7 of the answer; columns 6 to 7 hold none of it"));
   moved(1, 0, true);
-  CHECK_THAT(verify(1), Catch::Contains("equals scales=rolled:+1row"));
+  CHECK_THAT(verify(1),
+             Catch::Contains("equals scales=rows_moved (scales: row 0 is row 15 of the answer; rows 1 to 15 are "
+                             "rows 0 to 14 of the answer)"));
 }
 
 TEST_CASE("decoded values in bf16 are judged as bf16", "[cli]") {

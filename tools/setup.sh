@@ -56,6 +56,8 @@ libopenblas-dev      | test  | -        | yardstick of the benchmarks
 libdnnl-dev          | test  | -        | yardstick of the benchmarks
 g++-aarch64-linux-gnu | test | aarch64-linux-gnu-g++ | the same bits on 64-bit Arm
 qemu-user-static     | test  | qemu-aarch64-static | runs them here
+verilator            | test  | verilator | a dot unit in SystemVerilog against our words
+iverilog             | test  | iverilog | the same
 iproute2             | test  | tc       | slow links between processes
 mmdebstrap           | test  | mmdebstrap | a bare Debian 13 to build and test in
 chromium-headless-shell | test | chromium | the report in a browser

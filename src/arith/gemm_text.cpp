@@ -17,8 +17,8 @@ int whole(const JsonReader& v, int low, int high) { return static_cast<int>(v.in
 const char* word_of(Rounding rounding) { return row_of(rounding_table, rounding).name; }
 
 Rounding adder_rounding(const JsonReader& v) {
-  constexpr Rounding known[] = {Rounding::nearest_even, Rounding::toward_zero};
-  return known[v.word({"nearest_even", "toward_zero"})];
+  constexpr Rounding known[] = {Rounding::nearest_even, Rounding::toward_zero, Rounding::odd};
+  return known[v.word({"nearest_even", "toward_zero", "odd"})];
 }
 
 }  // namespace

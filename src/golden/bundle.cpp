@@ -12,6 +12,7 @@
 #include "src/files/tensor_reader.h"
 #include "src/files/tensor_writer.h"
 #include "src/golden/array_name.h"
+#include "src/golden/readmemh.h"
 #include "src/text/error.h"
 #include "src/text/version.h"
 #include "src/threads/parallel.h"
@@ -55,7 +56,7 @@ Json told_apart(const std::vector<Array>& arrays) {
 }  // namespace
 
 void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
-                  bool force, const std::string& backend, int threads, const CaseProgress& progress) {
+                  bool force, const std::string& backend, int threads, const CaseProgress& progress, bool as_readmemh) {
   StagedFolder folder(dir, force);
   Json list = Json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -72,6 +73,9 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
       entry["arrays"][a.name] = {
           {"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}, {"file_sha256", sha256_file(file)}};
     }
+    if (as_readmemh)
+      for (const TextFile& f : readmemh_files(cases[i], arrays, backend, threads))
+        write_file(folder.file(cases[i].name + "/" + f.name), f.text, false);
     if (cases[i].is_gemm) entry["told_apart"] = told_apart(arrays);
     list.push_back(std::move(entry));
     if (progress) progress(i + 1, cases.size());

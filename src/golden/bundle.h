@@ -16,9 +16,11 @@ namespace fp4::golden {
 using CaseProgress = std::function<void(size_t done, size_t all)>;
 
 // Writes a suite (or any list of cases) as a folder that appears whole or not at all. Answers of cases of more than
-// 2^20 elements are not written: the manifest has the SHA-256 of every 2^20 bytes of them.
+// 2^20 elements are not written: the manifest has the SHA-256 of every 2^20 bytes of them. With `as_readmemh` the words
+// of readmemh.h stand beside the arrays.
 void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
-                  bool force, const std::string& backend, int threads, const CaseProgress& progress = {});
+                  bool force, const std::string& backend, int threads, const CaseProgress& progress = {},
+                  bool as_readmemh = false);
 
 struct Bundle {
   std::filesystem::path dir;

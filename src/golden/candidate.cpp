@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "src/files/open_array.h"
+#include "src/golden/readmemh.h"
 #include "src/text/error.h"
+#include "src/text/input_file.h"
 
 namespace fp4::golden {
 namespace {
@@ -77,6 +79,10 @@ class Loader {
   // `name` is the path inside the dump.
   void file(const fs::path& path, const fs::path& name) {
     if (is_ignored(name.string())) return ignore(name.string(), "--ignore");
+    const std::string stem_text = name.stem().string();
+    const bool is_question = fs::is_directory(top_) && name.extension() == ".hex" && stem_text != "codes" &&
+                             stem_text != "scales" && !stem_text.starts_with("output");
+    if (is_question || name.extension() == ".svh") return ignore(name.string(), "a question in hexadecimal");
     if (name.filename() == "manifest.json") return ignore(name.string(), "no array");
     const fs::path stem = name.parent_path() / name.stem();
     if (!is_archive(path)) return take(stem.string(), path, name.string(), OpenOptions(options_.open));
@@ -192,8 +198,13 @@ class Loader {
     const std::string golden = golden_name(c, at.array, source);
     const ArrayRecord record = *find_array(c, golden);
     CandidateArray found = {at.which, parse_array_name(golden).stage, golden, source, {}};
-    open_as(record, path, open);
-    found.array = array_of(path.string(), open, found.type);
+    if (path.extension() == ".hex") {
+      found.array = {golden, record.dtype, record.shape,
+                     bytes_of_hex(place_ + ": " + source, read_file(path.string()))};
+    } else {
+      open_as(record, path, open);
+      found.array = array_of(path.string(), open, found.type);
+    }
     found.array.name = golden;
     if (found.stage.empty()) return ignore(source, "no answer of a kernel");
     if (found.stage != input_stage && !options_.stages.empty() && !contains(options_.stages, found.stage))

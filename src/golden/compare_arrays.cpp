@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "src/golden/faulty_kernel.h"
+#include "src/golden/places.h"
 #include "src/golden/variants.h"
 
 namespace fp4::golden {
@@ -53,25 +53,27 @@ int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got, int64_t s
 // Steps between numbers of a type in fp32 steps: bf16 drops 16 bits.
 int64_t steps_of(RealType type) { return int64_t{1} << (24 - row_of(real_type_table, type).digits); }
 
-// "in 3 of 8 rows; 12 of 16 blocks; all in column 5 mod 32", as far as something is concentrated.
-std::string describe(const std::vector<uint64_t>& at, uint64_t width, uint64_t block, uint64_t total) {
-  std::set<uint64_t> rows, columns_mod, blocks;
-  for (const uint64_t i : at) {
-    rows.insert(i / width);
-    columns_mod.insert(i % width % block);
-    blocks.insert(i / width * ((width + block - 1) / block) + i % width / block);
-  }
-  const uint64_t height = std::max<uint64_t>(total / width, 1);
-  std::string text = fmt::format("{} of {} rows, {} of {} blocks of {}", rows.size(), height, blocks.size(),
-                                 height * ((width + block - 1) / block), block);
-  if (columns_mod.size() == 1 && block > 1 && at.size() > 1) {
-    text += fmt::format("; all at position {} of their block", *columns_mod.begin());
-  }
-  if (at.size() > 3) {
-    bool odd = true, even = true;
-    for (const uint64_t i : at) (i % 2 == 0 ? odd : even) = false;
-    if (odd || even) text += odd ? "; all at odd indices" : "; all at even indices";
-  }
+// "3 of 8 rows, 12 of 16 blocks of 32; rows 4 to 6; all at position 5 of their block": as far as something is
+// concentrated.
+std::string describe(const std::vector<uint8_t>& wrong, uint64_t width, uint64_t block) {
+  const size_t height = std::max<size_t>(wrong.size() / width, 1), across = (width + block - 1) / block;
+  std::vector<uint8_t> rows(height, 0), cols(width, 0), blocks(height * across, 0), positions(block, 0), parity(2, 0);
+  for (size_t r = 0, i = 0; r < height; ++r)
+    for (size_t c = 0; c < width; ++c, ++i) {
+      if (wrong[i] == 0) continue;
+      rows[r] = cols[c] = blocks[r * across + c / block] = positions[c % block] = 1;
+      parity[i % 2] = 1;
+    }
+  const auto marked = [](const std::vector<uint8_t>& v) { return std::count(v.begin(), v.end(), 1); };
+  std::string text =
+      fmt::format("{} of {} rows, {} of {} blocks of {}", marked(rows), height, marked(blocks), blocks.size(), block);
+  for (const std::string& range : {ranges_text(rows, "row"), ranges_text(cols, "column")})
+    if (!range.empty()) text += "; " + range;
+  if (block > 1 && marked(positions) == 1 && marked(wrong) > 1)
+    text += fmt::format("; all at position {} of their block",
+                        std::find(positions.begin(), positions.end(), 1) - positions.begin());
+  if (marked(wrong) > 3 && parity[0] != parity[1])
+    text += parity[1] != 0 ? "; all at odd indices" : "; all at even indices";
   return text;
 }
 
@@ -212,7 +214,8 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
     return r;
   }
   const int64_t step = steps_of(candidate.type);
-  std::vector<uint64_t> at;
+  std::vector<uint8_t> wrong(homes.at.empty() ? expected.size() : 0, 0);
+  for (const int64_t home : homes.at) wrong.resize(std::max(wrong.size(), static_cast<size_t>(home + 1)));
   for (uint64_t i = 0; i < expected.size(); ++i) {
     if (!homes.at.empty() && homes.at[i] < 0) {
       --r.compared;
@@ -229,7 +232,8 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
     const bool nan_expected = means_nan(meaning, expected[i]), nan_got = means_nan(meaning, got[i]);
     if (meaning.is_float && nan_expected && nan_got) continue;
     const uint64_t home = homes.at.empty() ? i : static_cast<uint64_t>(homes.at[i]);
-    at.push_back(home);
+    wrong[home] = 1;
+    ++r.mismatches;
     if (nan_expected != nan_got) {
       ++r.nan_against_number;
     } else {
@@ -240,11 +244,10 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
           {{home / width, home % width}, expected[i], got[i], text_of(meaning, expected[i]), text_of(meaning, got[i])});
     }
   }
-  r.mismatches = at.size();
   const uint64_t block = candidate.stage == "codes" || candidate.stage == "dequantized"
                              ? static_cast<uint64_t>(std::max(spec.block.size, 1))
                              : (candidate.stage == "output" ? 16 : 4);
-  if (!at.empty()) r.where = describe(at, width, block, homes.at.empty() ? expected.size() : r.compared + r.unjudged);
+  if (r.mismatches > 0) r.where = describe(wrong, width, block);
   return r;
 }
 

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
+#include "src/golden/accidents.h"
 #include "src/golden/fits.h"
-#include "src/golden/moved_scales.h"
+#include "src/golden/places.h"
 #include "src/golden/variants.h"
 
 namespace fp4::golden {
@@ -29,8 +31,7 @@ std::string divergence(const std::vector<Comparison>& comparisons, std::string& 
     if (stage == "scales" && c.shape_note.empty()) {
       for (const auto& [d, count] : c.distance) {
         if ((d == -1 || d == 1) && count == c.mismatches) {
-          return fmt::format("scale one step {} in {:.0f} % of blocks", d < 0 ? "low" : "high",
-                             100.0 * static_cast<double>(count) / static_cast<double>(c.compared));
+          return fmt::format("scale one step {} in {} of {} blocks", d < 0 ? "low" : "high", count, c.compared);
         }
       }
     }
@@ -55,11 +56,45 @@ bool shares_axis(const Changes& changes, const Changes& more) { return changes_a
 class Search {
  public:
   Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<Evidence>& evidence,
-         const std::string& backend, const Tried& tried)
-      : c_(c), in_(in), simulator_(simulator), evidence_(evidence), tried_(tried), base_(simulator.base()) {
-    before_ = score(simulator, base_, evidence).after;
+         const std::string& backend, double seconds, const Tried& tried)
+      : c_(c),
+        in_(in),
+        simulator_(simulator),
+        evidence_(evidence),
+        tried_(tried),
+        base_(simulator.base()),
+        seconds_(seconds) {
+    for (const Evidence& e : evidence) {
+      before_ += e.got.size() == e.expected.size() ? 0 : std::max({e.got.size(), e.expected.size(), size_t{1}});
+      for (size_t i = 0; i < e.got.size() && e.got.size() == e.expected.size(); ++i)
+        before_ += e.got[i] != e.expected[i] && e.expected[i] != any_element;
+    }
     sample_ = sample_of(c, in, evidence);
-    if (sample_) of_sample_.emplace(sample_->c, sample_->in, backend, 1, sample_->band);
+    if (sample_ && c.is_gemm)
+      of_sample_.emplace(c, in, backend, sample_->corner);
+    else if (sample_)
+      of_sample_.emplace(sample_->c, sample_->in, backend, 1, sample_->band);
+  }
+
+  // Of outputs and of decoded values alone: operands that were read wrongly, parts and factors that are missing.
+  std::vector<Cause> of_accidents() {
+    std::vector<Cause> found;
+    if (!c_.is_gemm && (!dumps("dequantized") || dumps("codes") || dumps("scales"))) return found;
+    misreads_[0] = misreads(simulator_.operand(base_, false));
+    if (c_.is_gemm) misreads_[1] = misreads(simulator_.operand(base_, true));
+    for (const NamedKernel& n : accidents(c_, base_, misreads_[0], misreads_[1])) {
+      const size_t known = found.size();
+      try_one(n, found);
+      if (found.size() > known) continue;
+      if (of_sample_ && c_.is_gemm && score(*of_sample_, n.kernel, sample_->evidence).explains()) try_in_part(n, found);
+    }
+    return found;
+  }
+
+  // What was tried, for people: "312 kernels in 2.1 s".
+  std::string tried_text() const {
+    return fmt::format("tried {} kernels in {:.1f} s{}: {}", kernels_, elapsed(),
+                       is_late() ? ", all the time there is" : "", fmt::join(stages_, ", "));
   }
 
   // Orders of codes and scales alone.
@@ -67,6 +102,7 @@ class Search {
     std::vector<Cause> found;
     std::vector<std::pair<double, NamedKernel>> of_codes;
     for (const NamedKernel& n : orders(c_, base_)) {
+      if (!may_be_moved(changes_axis(n.changes, "nibble_order") ? "codes" : "scales")) continue;
       const Score s = try_one(n, found);
       if (changes_axis(n.changes, "nibble_order") && dumps("codes") && dumps("scales"))
         of_codes.emplace_back(s.f1(), n);
@@ -79,17 +115,25 @@ class Search {
     return found;
   }
 
-  // Exact causes that are no orders, fewest first: one change, draws and epilogues, a preset, up to three changes at
-  // once.
-  std::vector<Cause> explanations(const std::string& backend) {
+  // Exact causes that are no orders, fewest first: one change, draws and epilogues, a preset and, unless one alone is
+  // asked for, up to three changes at once.
+  std::vector<Cause> explanations(const std::string& backend, bool one_alone) {
     std::vector<Cause> found;
-    for (const NamedKernel& n : changes(c_, base_)) try_one(n, found);
+    std::vector<NamedKernel> single = changes(c_, base_);
+    std::stable_partition(single.begin(), single.end(), [this](const NamedKernel& n) { return is_cheap(n.kernel); });
+    stages_.emplace_back("one change");
+    for (const NamedKernel& n : single) try_one(n, found);
     if (!found.empty()) return found;
-    add_zero_signs(found);
-    if (found.empty()) add_draw_causes(c_, in_, evidence_, backend, before_, found);
-    if (found.empty()) add_epilogue_causes(c_, simulator_, evidence_, before_, found);
-    if (found.empty()) try_presets(found);
-    for (int parts = 2; parts <= 3 && found.empty(); ++parts) try_more(parts, found);
+    const auto next = [&](const char* stage) {
+      if (found.empty() && !is_late()) stages_.emplace_back(stage);
+      return found.empty() && !is_late();
+    };
+    if (next("signs of zeros")) add_zero_signs(found);
+    if (next("other draws")) add_draw_causes(c_, in_, evidence_, backend, before_, found);
+    if (next("epilogues")) add_epilogue_causes(c_, simulator_, evidence_, before_, found);
+    if (next("presets")) try_presets(found);
+    if (!one_alone && next("two changes")) try_more(2, found);
+    if (!one_alone && next("three")) try_more(3, found);
     return found;
   }
 
@@ -117,13 +161,31 @@ class Search {
                        [&](const Evidence& e) { return parse_array_name(e.array).stage == stage; });
   }
 
+  // Whether arrays of a stage differ as another order makes them: in a large one more than an eighth does.
+  bool may_be_moved(const char* stage) const {
+    return std::any_of(evidence_.begin(), evidence_.end(), [&](const Evidence& e) {
+      if (parse_array_name(e.array).stage != stage) return false;
+      size_t other = 0;
+      for (size_t i = 0; i < e.got.size() && e.got.size() == e.expected.size(); ++i) other += e.got[i] != e.expected[i];
+      return e.got.size() < size_t{1} << 20 || e.got.size() != e.expected.size() || 8 * other > e.got.size();
+    });
+  }
+
   static NamedKernel both(const NamedKernel& first, const NamedKernel& second) {
     return {first.changes + second.changes, joined(first.detail, second.detail), second.kernel};
   }
 
+  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  bool is_late() const { return elapsed() > seconds_; }
+
+  // Whether some rows, or outputs, can tell; of a product without them, whether its operands stay as they are.
+  bool is_cheap(const Kernel& k) const {
+    return c_.is_gemm ? canonical(k.a) == canonical(base_.a) && !k.output_transposed : works_by_rows(k);
+  }
+
   // Of some rows, where they tell that the kernel is not the one.
   Score score_of(const Kernel& k) const {
-    if (sample_ && works_by_rows(k)) {
+    if (sample_ && (c_.is_gemm ? !k.output_transposed : works_by_rows(k))) {
       const Score s = score(*of_sample_, k, sample_->evidence);
       if (!s.explains_but_zeros()) return s;
     }
@@ -143,6 +205,7 @@ class Search {
 
   // Keeps the kernel as a cause if it explains all, as a suspect if it explains something.
   Score try_one(const NamedKernel& n, std::vector<Cause>& found, int parts = 1) {
+    if (is_late()) return {.after = 1};
     const Score s = score_of(n.kernel);
     ++kernels_;
     if (tried_) tried_(kernels_);
@@ -153,6 +216,20 @@ class Search {
       if (s.explains_but_zeros()) but_zeros_.push_back(n);
     }
     return s;
+  }
+
+  // As a cause that gives every output that is wrong, where the others are the golden ones.
+  void try_in_part(const NamedKernel& n, std::vector<Cause>& found) {
+    std::string where;
+    for (const Evidence& e : evidence_) {
+      const DumpMatrix m(c_, e);
+      Elements made = simulator_.elements(n.kernel, e.array);
+      round_words(e.type, made);
+      for (size_t i = 0; i < m.got.size(); ++i)
+        if (m.differs(i) && made[i] != m.got[i]) return;
+      where = place_of(m.wrong).text;
+    }
+    found.push_back({n.changes, "in " + where + ": " + n.detail, before_, 0, 1.0});
   }
 
   // As a cause, if it is one still when the reference computes it from its words, as `quantize --spec` would.
@@ -229,6 +306,10 @@ class Search {
   const std::vector<Evidence>& evidence_;
   const Tried& tried_;
   Kernel base_;
+  double seconds_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::array<std::vector<Misread>, 2> misreads_;
+  std::vector<std::string> stages_ = {"orders"};
   size_t kernels_ = 0;
   uint64_t before_ = 0;
   std::optional<Sample> sample_;
@@ -284,7 +365,7 @@ Array judged_array(const Bundle& bundle, const Case& c, const std::string& name)
 }
 
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
-                   const std::vector<Comparison>& comparisons, const std::string& backend, int threads,
+                   const std::vector<Comparison>& comparisons, const std::string& backend, int threads, double seconds,
                    const Tried& tried) {
   Diagnosis out;
   const std::string place = divergence(comparisons, out.first_diverging);
@@ -298,23 +379,36 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
   std::vector<Array> golden;
   for (const CandidateArray& a : arrays) golden.push_back(judged_array(bundle, c, a.golden));
   const std::vector<Evidence> evidence = gather(c, arrays, golden, simulator);
-  Search search(c, in, simulator, evidence, backend, tried);
+  Search search(c, in, simulator, evidence, backend, seconds, tried);
   out.causes = search.of_orders();
+  std::string ratio;
   if (out.causes.empty()) {
     out.summary = wrong_size(c, arrays, comparisons);
     if (!out.summary.empty()) return out;
-    std::optional<Cause> moved = moved_scales(c, arrays, golden, comparisons);
-    if (moved) out.causes.push_back(std::move(*moved));
+    const bool is_whole = std::all_of(evidence.begin(), evidence.end(),
+                                      [](const Evidence& e) { return e.got.size() == e.expected.size(); });
+    if (is_whole)
+      if (const std::optional<Cause> found = array_accident(c, in, evidence)) out.causes = {*found};
+    if (out.causes.empty()) out.causes = search.of_accidents();
+    if (const auto factor = is_whole && out.causes.empty() ? factor_accident(c, evidence, simulator) : std::nullopt)
+      ratio = factor->detail;
   }
-  if (out.causes.empty()) out.causes = search.explanations(backend);
+  if (out.causes.empty()) out.causes = search.explanations(backend, !ratio.empty());
   out.explains_all = !out.causes.empty();
   if (out.explains_all) {
     out.is_order = is_order(out.causes[0].changes);
-    out.summary = "equals " + out.causes[0].text() + " (" + out.causes[0].detail + ")";
+    out.summary =
+        "equals " + out.causes[0].text() + " (" + out.causes[0].detail + ")" + (ratio.empty() ? "" : "; " + ratio);
     return out;
   }
   out.causes = search.near();
-  out.summary = "no named policy explains this; " + place;
+  out.tried = search.tried_text();
+  const auto byte = shared_scale_byte(c, evidence, simulator);
+  out.summary = ratio.empty() ? "no named policy explains this; " : ratio + "; ";
+  if (byte)
+    out.summary += fmt::format("all {} blocks that differ have the scale byte {:02x}, which {} right ones have{}; ",
+                               byte->wrong, byte->byte, byte->right, byte->came_as_zeros ? "; they came as zeros" : "");
+  out.summary += place;
   return out;
 }
 

@@ -1,11 +1,14 @@
-// Which named policy, if any, explains ALL mismatches of a candidate? Recomputes the case under every order of codes
-// and scales, every change of one axis (scale rule, tie rule, order of operations, policies, stochastic variant, adder
+// Which accident (accidents.h) or named policy, if any, explains ALL mismatches of a candidate? Accidents come first:
+// the arrays show them. Then, cheapest first and within a budget of seconds, it recomputes the case under every order
+// of codes and scales, every change of one axis (scale rule, tie rule, order of operations, policies, stochastic
+// variant, adder
 // ...), the words of other presets, then under up to three changes at once, starting from the best ones; and keeps what
 // reproduces every array of the candidate in every bit. Where nothing does, what comes clearly nearer than the golden
 // arrays themselves, by F1 of the differences that it names: a cause that adds differences, or touches none of the
 // dump's arrays, is no cause. Signs of zeros are looked at last, and named as a cause of their own.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -33,6 +36,7 @@ struct Diagnosis {
   bool is_order = false;        // the best cause is the order of codes or scales alone: the values are right
   std::string first_diverging;  // stage, in the order of a kernel's work
   std::string summary;          // a sentence for people
+  std::string tried;            // which kernels, in how long, and whether time ran out; "" where none had to be
 };
 
 // Called with the kernels that a search for causes has recomputed so far.
@@ -44,6 +48,6 @@ Array judged_array(const Bundle& bundle, const Case& c, const std::string& name)
 // The candidate's arrays of one case and their comparisons (same order). `bundle` gives the inputs.
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
                    const std::vector<Comparison>& comparisons, const std::string& backend, int threads,
-                   const Tried& tried = {});
+                   double seconds = HUGE_VAL, const Tried& tried = {});
 
 }  // namespace fp4::golden

@@ -46,13 +46,46 @@ std::vector<Evidence> gather(const Case& c, const std::vector<CandidateArray>& a
   return out;
 }
 
+namespace {
+
+// The rows and columns of a product that differ most.
+std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence) {
+  constexpr size_t side = 24;
+  Sample s = {c, {}, {}, {}, evidence};
+  if (c.rows * c.rows_b < 8 * static_cast<int64_t>(side * side)) return std::nullopt;
+  const auto width = static_cast<size_t>(c.rows_b);
+  std::vector<std::pair<int64_t, int64_t>> rows(static_cast<size_t>(c.rows)), cols(width);  // differences, number
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].second = static_cast<int64_t>(i);
+  for (size_t i = 0; i < cols.size(); ++i) cols[i].second = static_cast<int64_t>(i);
+  for (const Evidence& e : evidence) {
+    if (e.got.size() != rows.size() * width || e.expected.size() != e.got.size()) return std::nullopt;
+    for (size_t i = 0; i < e.got.size(); ++i)
+      if (e.got[i] != e.expected[i]) --rows[i / width].first, --cols[i % width].first;
+  }
+  for (auto* lines : {&rows, &cols}) std::sort(lines->begin(), lines->end());
+  for (size_t i = 0; i < std::min(side, rows.size()); ++i) s.corner.rows.push_back(rows[i].second);
+  for (size_t i = 0; i < std::min(side, cols.size()); ++i) s.corner.cols.push_back(cols[i].second);
+  for (Evidence& e : s.evidence) {
+    Evidence some = {e.array, {}, {}, e.type, e.zero};
+    for (const int64_t i : s.corner.rows)
+      for (const int64_t j : s.corner.cols) {
+        some.expected.push_back(e.expected[static_cast<size_t>(i) * width + static_cast<size_t>(j)]);
+        some.got.push_back(e.got[static_cast<size_t>(i) * width + static_cast<size_t>(j)]);
+      }
+    e = std::move(some);
+  }
+  return s;
+}
+
+}  // namespace
+
 std::optional<Sample> sample_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
   constexpr int64_t wanted = int64_t{1} << 14, rows_of_a_square = 16;
+  if (c.is_gemm) return corner_of(c, evidence);
   const QuantSpec spec = quant_spec_from_words(c.words);
   const int64_t rows = smaller(c.rows, (wanted / c.cols + rows_of_a_square) / rows_of_a_square * rows_of_a_square);
   const bool by_rows = !spec.has_scale() || spec.block.kind == BlockKind::vector || spec.block.kind == BlockKind::row;
-  if (c.is_gemm || c.hadamard.size > 0 || !by_rows || !c.random_words.empty() || c.rows * c.cols < 8 * wanted)
-    return std::nullopt;
+  if (c.hadamard.size > 0 || !by_rows || !c.random_words.empty() || c.rows * c.cols < 8 * wanted) return std::nullopt;
   float amax = 0;
   bool has_nan = false;
   for (const float x : in.a) {
@@ -80,7 +113,7 @@ std::optional<Sample> sample_of(const Case& c, const CaseInputs& in, const std::
     const auto width = static_cast<std::ptrdiff_t>(all.size()) / c.rows;
     return std::decay_t<decltype(all)>(all.begin() + first * width, all.begin() + (first + rows) * width);
   };
-  Sample s = {c, {cut(in.a), {}}, {first, amax}, seen};
+  Sample s = {c, {cut(in.a), {}}, {first, amax}, {}, seen};
   s.c.rows = rows;
   for (Evidence& e : s.evidence)
     if (e.array != "tensor_scale") e.expected = cut(e.expected), e.got = cut(e.got);
@@ -92,7 +125,7 @@ bool works_by_rows(const Kernel& k) {
   const bool by_rows = !k.a.has_scale() || b.kind == BlockKind::vector || b.kind == BlockKind::row ||
                        (b.kind == BlockKind::square && b.size <= 16);
   return by_rows && !k.codes_in && !k.scales_in && !k.other_operand && !k.swap_operand_axis &&
-         !(k.recodes() && k.a.draws_random_bits());
+         k.misread[0] == nullptr && !(k.recodes() && k.a.draws_random_bits());
 }
 
 Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence) {

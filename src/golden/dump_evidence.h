@@ -36,6 +36,7 @@ struct Sample {
   Case c;
   CaseInputs in;
   Band band;
+  Corner corner;  // of a product
   std::vector<Evidence> evidence;
 };
 // Nothing where the case is small, or where no array that differs has its rows one after the other.

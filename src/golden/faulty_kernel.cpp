@@ -63,6 +63,45 @@ float finite_amax(const MatrixView& x) {
   return amax;
 }
 
+BlockView block_at(const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c) {
+  const BlockGeometry& g = q.geometry;
+  const int64_t r0 = r / g.block_rows * g.block_rows;
+  const int64_t c0 = c / g.block_cols * g.block_cols;
+  return {call.x.data + r0 * call.x.row_stride + c0 * call.x.col_stride,
+          call.x.row_stride,
+          call.x.col_stride,
+          smaller(g.block_rows, q.rows - r0),
+          smaller(g.block_cols, q.cols - c0),
+          g.block_rows * g.block_cols};
+}
+
+float decoded_factor(Kernel::DecodeG how, float g) {
+  switch (how) {
+    case Kernel::DecodeG::once: return g;
+    case Kernel::DecodeG::missing: return 1.0f;
+    case Kernel::DecodeG::twice: return g * g;
+    case Kernel::DecodeG::divided: return 1.0f / g;
+  }
+  return g;
+}
+
+// Rows of an operand whose blocks lie along them.
+Quantized rows_of(const Quantized& q, const std::vector<int64_t>& rows) {
+  Quantized out = q;
+  out.rows = out.geometry.scale_rows = static_cast<int64_t>(rows.size());
+  const auto pick = [&](const auto& all, int64_t of) {
+    std::decay_t<decltype(all)> some;
+    const auto width = static_cast<std::ptrdiff_t>(all.size()) / of;
+    for (const int64_t r : rows) some.insert(some.end(), all.begin() + r * width, all.begin() + (r + 1) * width);
+    return some;
+  };
+  out.codes = pick(q.codes, q.rows);
+  out.scales = pick(q.scales, q.rows);
+  out.real_scales = pick(q.real_scales, q.rows);
+  if (q.spec.tensor_scale_cols(q.cols) > 0) out.tensor_scale = pick(q.tensor_scale, q.rows);
+  return out;
+}
+
 }  // namespace
 
 bool takes_amaxes(const Kernel& k, AccumulatorKind kind) {
@@ -145,6 +184,7 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
     reference_backend().quantize(call, piece.q);
     recode(k, call, piece.q);
   }
+  if (k.misread[0] != nullptr) k.misread[0]->apply(piece.q);
   return piece;
 }
 
@@ -228,6 +268,7 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
   if (f.has_micro()) return;
   q.clear_codes();
   std::vector<char> done(q.scales.size(), 0);
+  std::vector<float> raw_scales(k.rounds_by_raw_scale ? q.scales.size() : 0);
   for (int64_t r = 0; r < q.rows; ++r) {
     for (int64_t c = 0; c < q.cols; ++c) {
       const bool one_factor = k.a.tensor_scale_cols(q.cols) == 0;
@@ -239,6 +280,11 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
         if (done[index] == 0) {
           q.scales[index] = static_cast<uint8_t>(changed_scale(k, call, q, r, c, t));
           done[index] = 1;
+          if (k.rounds_by_raw_scale)
+            raw_scales[index] =
+                round_to_float(scale_quotient(k.a.arithmetic, block_maximum(block_at(call, q, r, c)).amax,
+                                              resolved.divisor(), t, k.a.compute),
+                               false, Rounding::nearest_even);
         }
         scale_code = q.scales[index];
         if (resolved.scale.is_nan_code(scale_code)) continue;
@@ -248,6 +294,14 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
           is_stochastic(k.a.rounding) ? call.draw(draw_index(k, q, r, c), q.cols, k.a.random_bits) : 0;
       uint32_t code = element_code(resolved, x, scale_code, t, draw);
       const float scale = scale_value(resolved, scale_code);
+      const float raw = !raw_scales.empty() ? raw_scales[static_cast<size_t>(q.scale_index(r, c))] : 0.0f;
+      if (raw > 0.0f && is_finite(raw) && is_finite(x) && x != 0.0f)
+        code = (code & f.sign_code()) |
+               smaller<uint32_t>(
+                   f.largest_code,
+                   static_cast<uint32_t>(round_to_grid(
+                       f, payload(k.a.arithmetic, x, raw, t, k.a.prescale, resolved.payload_type(), k.a.payload),
+                       is_negative(x), {k.a.rounding, k.a.random_bits, draw})));
       if (k.saturation != 0 && !f.is_grid() && is_finite(x) && x != 0.0f && scale != 0.0f) {
         const Magnitude u = payload(k.a.arithmetic, x, scale, t, k.a.prescale, resolved.payload_type(), k.a.payload);
         const uint64_t grid = round_to_grid(f, u, is_negative(x), {k.a.rounding, k.a.random_bits, draw});
@@ -265,15 +319,7 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
 uint32_t Simulator::changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
                                   TensorFactor t) const {
   const Quantizer resolved = resolve(k.a);
-  const BlockGeometry& g = q.geometry;
-  const int64_t r0 = r / g.block_rows * g.block_rows;
-  const int64_t c0 = c / g.block_cols * g.block_cols;
-  const BlockView block = {call.x.data + r0 * call.x.row_stride + c0 * call.x.col_stride,
-                           call.x.row_stride,
-                           call.x.col_stride,
-                           smaller(g.block_rows, q.rows - r0),
-                           smaller(g.block_cols, q.cols - c0),
-                           g.block_rows * g.block_cols};
+  const BlockView block = block_at(call, q, r, c);
   const auto index = static_cast<uint64_t>(q.scale_index(r, c));
   const uint32_t draw = is_stochastic(resolved.scale_rounding)
                             ? random_draw(call.place.scale_rounding(), index, resolved.random_bits)
@@ -286,11 +332,7 @@ uint32_t Simulator::changed_scale(const Kernel& k, const QuantizeCall& call, con
 }
 
 Elements Simulator::decoded(const Kernel& k, Quantized q) const {
-  for (float& g : q.tensor_scale) {
-    if (k.decode_g == Kernel::DecodeG::missing) g = 1.0f;
-    if (k.decode_g == Kernel::DecodeG::twice) g = g * g;
-    if (k.decode_g == Kernel::DecodeG::divided) g = 1.0f / g;
-  }
+  for (float& g : q.tensor_scale) g = decoded_factor(k.decode_g, g);
   std::vector<float> y(static_cast<size_t>(q.rows * q.cols));
   dispatcher_.dequantize(q, y.data(), threads_);
   if (c_.epilogue.output != RealType::fp32 || k.output != RealType::fp32)
@@ -321,35 +363,61 @@ Quantized Simulator::operand(const Kernel& k, bool is_b) const {
   rotate(k, is_b, call, storage);
   Quantized q;
   dispatcher_.quantize(call, q);
-  if (k.decode_g != Kernel::DecodeG::once)
-    for (float& g : q.tensor_scale) g = k.decode_g == Kernel::DecodeG::twice ? g * g : 1.0f;
+  if (const Misread* m = k.misread[is_b ? 1 : 0]) m->apply(q);
+  if (k.decode_g_of == Kernel::Operands::both || (k.decode_g_of == Kernel::Operands::b) == is_b)
+    for (float& g : q.tensor_scale) g = decoded_factor(k.decode_g, g);
+  for (int64_t r = 0; r < q.rows && !is_b; ++r)
+    for (int64_t i = k.left_out[0]; i < k.left_out[1]; ++i) q.set_code(r, i, format_of(q.spec.element).zero_code());
+  if (k.sum != RealType::fp32)
+    for (float& g : q.tensor_scale) g = 1.0f;
   return q;
 }
 
 std::vector<float> Simulator::product(const Kernel& k, const std::string& accumulator) const {
-  std::vector<float> c(static_cast<size_t>(c_.rows * c_.rows_b));
   const HadamardSpec h = k.rotation == Kernel::Rotation::none ? HadamardSpec{} : k.hadamard.value_or(c_.hadamard);
-  const Quantized a = operand(k, /*is_b=*/false), b = operand(k, /*is_b=*/true);
+  Quantized a = operand(k, /*is_b=*/false), b = operand(k, /*is_b=*/true);
   GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name), h.product_divisor(),
                          threads_};
   if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
-  if (const Sparsity sparsity = k.sparsity.value_or(c_.sparsity); sparsity != Sparsity::none) {
-    const SparseMask mask = largest_kept(c_.name, sparsity, in_.a, c_.rows, c_.cols);
-    sparse_gemm(dispatcher_, a, b, mask, options, c.data(), c_.rows_b);
+  const Sparsity sparsity = k.sparsity.value_or(c_.sparsity);
+  const auto lies_by_rows = [](const Quantized& q) { return q.geometry.block_rows == 1; };
+  const bool cuts = corner_ && lies_by_rows(a) && lies_by_rows(b) && sparsity == Sparsity::none;
+  if (cuts) a = rows_of(a, corner_->rows), b = rows_of(b, corner_->cols);
+  std::vector<float> c(static_cast<size_t>(a.rows * b.rows));
+  if (sparsity != Sparsity::none) {
+    sparse_gemm(dispatcher_, a, b, largest_kept(c_.name, sparsity, in_.a, c_.rows, c_.cols), options, c.data(), b.rows);
   } else {
-    dispatcher_.gemm(a, b, options, c.data(), c_.rows_b);
+    dispatcher_.gemm(a, b, options, c.data(), b.rows);
   }
-  return c;
+  if (k.sum != RealType::fp32) {
+    Kernel plain = k;
+    plain.sum = RealType::fp32;
+    const float factor = operand(plain, false).tensor_scale[0] * operand(plain, true).tensor_scale[0];
+    const auto largest = static_cast<float>(row_of(real_type_table, k.sum).largest);
+    for (float& v : c) {
+      v = rounded_to(k.sum, k.sum_saturates && is_finite(v) ? larger(-largest, smaller(largest, v)) : v) * factor;
+    }
+  }
+  if (!corner_ || cuts) return c;
+  std::vector<float> some;
+  for (const int64_t i : corner_->rows)
+    for (const int64_t j : corner_->cols) some.push_back(c[static_cast<size_t>(i * c_.rows_b + j)]);
+  return some;
 }
 
 Elements Simulator::output(const Kernel& k, const std::string& accumulator) const {
   std::vector<float> c = product(k, accumulator);
-  c_.epilogue.apply(c, c_.rows_b);
+  const auto m = corner_ ? static_cast<int64_t>(corner_->rows.size()) : c_.rows;
+  const auto n = corner_ ? static_cast<int64_t>(corner_->cols.size()) : c_.rows_b;
   Elements out(c.size());
-  for (int64_t i = 0; i < c_.rows; ++i) {
-    for (int64_t j = 0; j < c_.rows_b; ++j) {
-      const int64_t at = k.output_transposed ? j * c_.rows + i : i * c_.rows_b + j;
-      out[static_cast<size_t>(at)] = bits_of(rounded_to(k.output, c[static_cast<size_t>(i * c_.rows_b + j)]));
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t home =
+          corner_ ? corner_->rows[static_cast<size_t>(i)] * c_.rows_b + corner_->cols[static_cast<size_t>(j)]
+                  : i * n + j;
+      float v = c[static_cast<size_t>(i * n + j)];
+      if (c_.epilogue.is_said()) v = c_.epilogue.value(v, static_cast<size_t>(home), static_cast<size_t>(c_.rows_b));
+      out[static_cast<size_t>(k.output_transposed ? j * m + i : i * n + j)] = bits_of(rounded_to(k.output, v));
     }
   }
   return out;

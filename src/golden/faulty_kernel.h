@@ -8,6 +8,7 @@
 
 #include "fp4/gemm.h"
 #include "src/backends/backends.h"
+#include "src/golden/misread.h"
 #include "src/golden/suite.h"
 #include "src/layout/digit_layout.h"
 
@@ -35,6 +36,7 @@ inline constexpr uint32_t any_element = 0xFFFFFFFEu;
 // What a kernel computes. Kernels that are equal give the same arrays but for their order.
 struct Computation {
   enum class DecodeG { once, missing, twice, divided };
+  enum class Operands : uint8_t { both, a, b };
   enum class StoredG { factor, reciprocal, encode, amax };       // what the dump calls tensor scale
   enum class MeasuredG { tensor, bf16 };                         // where the amax of the tensor scale comes from
   enum class DrawOrder { row_major, column_major, high_first };  // which draw an element takes
@@ -48,6 +50,7 @@ struct Computation {
   int saturation = 0;                        // 1: codes beyond M wrap, 2: they become NaN or the top code pattern
   int scale_step = 0;                        // every scale code off by this
   DecodeG decode_g = DecodeG::once;
+  Operands decode_g_of = Operands::both;  // of a product
   StoredG stored_g = StoredG::factor;
   MeasuredG measured_g = MeasuredG::tensor;
   DrawOrder draws = DrawOrder::row_major;
@@ -61,9 +64,16 @@ struct Computation {
   std::optional<Sparsity> sparsity{};                   // of a sparse product; empty: the case's
   RealType output = RealType::fp32;                     // of products and decoded values before they are read as fp32
   ProductFactor factor = ProductFactor::tensor_scales;  // where takes_amaxes()
+  RealType sum = RealType::fp32;                        // of a product before its tensor scales, where takes_amaxes()
+  bool sum_saturates = false;                           // to the largest number of that type
+  bool rounds_by_raw_scale = false;                     // codes of scales that are not rounded to their format yet
+  std::array<const Misread*, 2> misread{};              // of `a` and `b`
+  std::array<int64_t, 2> left_out{};                    // products of K from the first to before the second
 
   // Blocks are coded again one by one, with the core's functions.
-  bool recodes() const { return saturation != 0 || scale_step != 0 || draws != DrawOrder::row_major; }
+  bool recodes() const {
+    return saturation != 0 || scale_step != 0 || draws != DrawOrder::row_major || rounds_by_raw_scale;
+  }
   friend bool operator==(const Computation&, const Computation&) = default;
 };
 
@@ -87,17 +97,27 @@ struct Band {
   float amax = 0;
 };
 
+// Some rows and columns of a product.
+struct Corner {
+  std::vector<int64_t> rows, cols;
+};
+
 class Simulator {
  public:
   Simulator(const Case& c, const CaseInputs& in, const std::string& backend, int threads,
             std::optional<Band> band = std::nullopt)
       : c_(c), in_(in), dispatcher_(backend), threads_(threads), band_(band) {}
+  // Products give these outputs alone.
+  Simulator(const Case& c, const CaseInputs& in, const std::string& backend, const Corner& corner)
+      : c_(c), in_(in), dispatcher_(backend), threads_(1), corner_(corner) {}
 
   Kernel base() const;
   // Of the named array; empty where the kernel says nothing about it.
   Elements elements(const Kernel& kernel, const std::string& array) const;
   // Of a product, before the case's epilogue; `accumulator` where the kernel has none of its own.
   std::vector<float> product(const Kernel& k, const std::string& accumulator) const;
+  // Of a product; of a quantisation the tensor is `a`.
+  Quantized operand(const Kernel& k, bool is_b) const;
 
  private:
   struct Piece {
@@ -116,7 +136,6 @@ class Simulator {
                          TensorFactor t) const;
   void rotate(const Kernel& k, bool is_b, QuantizeCall& call, std::vector<float>& storage) const;
   Elements on_case_grid(const Elements& scales, const Quantized& q) const;
-  Quantized operand(const Kernel& k, bool is_b) const;
   Elements part(const Kernel& k, const std::string& stage, const Piece& piece) const;
   Elements decoded(const Kernel& k, Quantized q) const;
   Elements output(const Kernel& k, const std::string& accumulator) const;
@@ -126,6 +145,7 @@ class Simulator {
   Dispatcher dispatcher_;
   int threads_;
   std::optional<Band> band_;
+  std::optional<Corner> corner_;
   mutable std::array<Last, 2> last_;
 };
 

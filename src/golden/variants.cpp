@@ -1,5 +1,7 @@
 #include "src/golden/variants.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "fp4/presets.h"
@@ -152,6 +154,9 @@ std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
     add({{"code_storage", "values"}, {"scale_storage", "values"}},
         "elements and scales as real numbers instead of codes",
         [](Kernel& k) { k.codes_as_values = k.scales_as_values = true; });
+    if (base.a.has_scale() && !is_real(base.a.scale) && base.a.scale_rule == ScaleRule::amax)
+      add({{"payload_scale", "unrounded"}}, "codes are of the scales before they are rounded to their format",
+          [](Kernel& k) { k.rounds_by_raw_scale = true; });
     add({{"saturation", "wrap"}}, "values beyond the largest code wrap around", [](Kernel& k) { k.saturation = 1; });
     if (base.a.element == Element::e4m3 || base.a.element == Element::e5m2) {
       add({{"saturation", "nan"}}, "values beyond the largest code become the all-ones code",
@@ -167,10 +172,8 @@ std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
     add({{"tensor_scale_decode", "twice"}}, "tensor scale applied twice",
         [](Kernel& k) { k.decode_g = Kernel::DecodeG::twice; });
     if (!c.is_gemm && base.a.tensor_scale_cols(c.cols) == 0) add_tensor_scales(c, base, add);
-    if (!c.is_gemm) {
-      add({{"tensor_scale_decode", "divided"}}, "divided by the tensor scale",
-          [](Kernel& k) { k.decode_g = Kernel::DecodeG::divided; });
-    }
+    add({{"tensor_scale_decode", "divided"}}, "divided by the tensor scale",
+        [](Kernel& k) { k.decode_g = Kernel::DecodeG::divided; });
   }
   if (c.hadamard.size > 0)
     for (NamedKernel& n : rotations(c, base)) out.push_back(std::move(n));
@@ -202,6 +205,12 @@ std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
     for (const ProductFactorInfo& row : product_factor_table)
       if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
         add({{"product_factor", row.name}}, row.doc, [&](Kernel& k) { k.factor = row.id; });
+    for (const RealTypeInfo& type : real_type_table)
+      for (const bool saturates : {false, true})
+        if (type.id != RealType::fp32 && takes_amaxes(base, AccumulatorKind::block))
+          add({{"sum", std::string(type.name) + (saturates ? "_saturated" : "")}},
+              std::string("the sum is rounded to ") + type.name + " before the tensor scales (alpha) are applied",
+              [&](Kernel& k) { k.sum = type.id, k.sum_saturates = saturates; });
     add({{"output", "transposed"}}, "C^T instead of C", [](Kernel& t) { t.output_transposed = true; });
     for (const SparsityInfo& row : sparsity_table)
       if (c.sparsity != Sparsity::none && row.id != c.sparsity)
@@ -289,6 +298,43 @@ std::vector<NamedKernel> zero_signs(const Kernel& base) {
   std::vector<NamedKernel> out;
   for (NamedKernel& n : spec_changes(base))
     if (changes_axis(n.changes, "negative_zero")) out.push_back(std::move(n));
+  return out;
+}
+
+std::vector<NamedKernel> accidents(const Case& c, const Kernel& base, const std::vector<Misread>& of_a,
+                                   const std::vector<Misread>& of_b) {
+  std::vector<NamedKernel> out;
+  for (const bool is_b : {false, true})
+    for (const Misread& m : is_b ? of_b : of_a) {
+      Kernel k = base;
+      k.misread[is_b ? 1 : 0] = &m;
+      const char* const of = !c.is_gemm ? "" : is_b ? ", of the second operand" : ", of the first operand";
+      out.push_back({{{std::string(!c.is_gemm ? "" : is_b ? "b." : "a.") + m.axis, m.word}}, m.detail + of, k});
+    }
+  const auto left_out = [&](int64_t first, int64_t last, const std::string& part) {
+    Kernel k = base;
+    k.left_out = {first, last};
+    out.push_back(
+        {{{"k", "missing"}}, fmt::format("k {} to {} of {} ({}) is not summed", first, last - 1, c.cols, part), k});
+  };
+  for (int64_t parts = 2; c.is_gemm && parts <= 16 && c.cols % parts == 0 && c.cols / parts >= 8; parts *= 2)
+    for (int64_t i = 0; i < parts; ++i)
+      left_out(i * (c.cols / parts), (i + 1) * (c.cols / parts), fmt::format("part {} of {}", i + 1, parts));
+  for (int64_t tile = 8; c.is_gemm && tile <= 256 && tile < c.cols; tile *= 2) {
+    const int64_t tail = c.cols % tile > 0 ? c.cols % tile : tile;
+    left_out(c.cols - tail, c.cols, "the tail");
+  }
+  for (const auto& [of, suffix] : {std::pair{Kernel::Operands::a, "_a"}, {Kernel::Operands::b, "_b"}})
+    for (const auto& [how, word] : {std::pair{Kernel::DecodeG::missing, "missing"},
+                                    {Kernel::DecodeG::twice, "twice"},
+                                    {Kernel::DecodeG::divided, "divided"}}) {
+      if (!c.is_gemm || !base.a.has_tensor_scale()) continue;
+      Kernel k = base;
+      k.decode_g = how, k.decode_g_of = of;
+      out.push_back({{{"tensor_scale_decode", std::string(word) + suffix}},
+                     "the tensor scale of one operand (alpha is the product of both)",
+                     k});
+    }
   return out;
 }
 

@@ -28,6 +28,10 @@ std::vector<NamedKernel> changes(const Case& c, const Kernel& base);
 std::vector<NamedKernel> orders(const Case& c, const Kernel& base);  // the orders alone
 std::vector<NamedKernel> zero_signs(const Kernel& base);             // the words of negative_zero alone
 
+// What is no policy: operands that are read wrongly from memory, parts of K or tensor scales that are left out.
+std::vector<NamedKernel> accidents(const Case& c, const Kernel& base, const std::vector<Misread>& of_a,
+                                   const std::vector<Misread>& of_b);
+
 // The kernels of other presets with the same formats and blocks.
 std::vector<NamedKernel> presets_like(const Kernel& base);
 // A preset that `explains` accepts, as the words in which it has to differ from `base` for that, as few as can be.

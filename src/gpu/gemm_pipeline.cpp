@@ -192,7 +192,8 @@ int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& acc
                       accumulator.result_bits == fp32_result_bits && accumulator.fraction_bits <= 36;
     return fits ? 2 * 254 : -1;
   }
-  if (accumulator.kind != AccumulatorKind::group || (accumulator.group != 0 && accumulator.group != wide_group))
+  if (accumulator.kind != AccumulatorKind::group || accumulator.rounding == Rounding::odd ||
+      (accumulator.group != 0 && accumulator.group != wide_group))
     return -1;
   const int64_t terms = accumulator.group == 0 ? tiles_over(k, wide_term) : wide_group / wide_term;
   return std::max(-1, 62 - term_bits - floor_log2(static_cast<uint64_t>(std::max<int64_t>(terms, 1))) - 1);

@@ -37,7 +37,7 @@ class Bench {
     write_bundle("test", {c}, folder / "bundle", false, "reference", 1);
     bundle = open_bundle(folder / "bundle");
   }
-  Diagnosis diagnose_dump(const std::vector<Array>& dump) {
+  Diagnosis diagnose_dump(const std::vector<Array>& dump, double seconds = HUGE_VAL) {
     std::vector<CandidateArray> candidates;
     std::vector<Comparison> comparisons;
     for (const Array& a : dump) {
@@ -45,7 +45,7 @@ class Bench {
       candidates.push_back(candidate);
       comparisons.push_back(compare(bundle.cases[0], candidate, load_array(bundle, bundle.cases[0], a.name)));
     }
-    Diagnosis d = diagnose(bundle, bundle.cases[0], candidates, comparisons, "auto", 1);
+    Diagnosis d = diagnose(bundle, bundle.cases[0], candidates, comparisons, "auto", 1, seconds);
     expect_replays(d, dump);
     return d;
   }

@@ -90,7 +90,7 @@ void refuse_options(const CLI::App& command, std::initializer_list<const char*> 
 }
 
 void add_table_forms(CLI::App& app) {
-  if (app.get_option_no_throw("--json") != nullptr) {
+  if (app.get_option_no_throw("--json") != nullptr && app.get_option_no_throw("--as") == nullptr) {
     app.add_option_function<std::string>(
            "--as",
            [](const std::string& form) {

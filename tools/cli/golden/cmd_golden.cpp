@@ -8,8 +8,10 @@
 #include <map>
 #include <sstream>
 
+#include "src/files/output.h"
 #include "src/golden/coverage.h"
 #include "src/golden/pack.h"
+#include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
 #include "tools/cli/golden/own_case.h"
@@ -19,11 +21,17 @@
 #include "tools/cli/table_print.h"
 #include "tools/cli/usage.h"
 
+namespace fp4 {
+
+std::span<const EmbeddedFile> rtl_data();  // package, scoreboard and testbench in SystemVerilog
+
+}  // namespace fp4
+
 namespace fp4::tools {
 namespace {
 
 struct GoldenOptions {
-  std::string suite, out, dir, judge;
+  std::string suite, out, dir, judge, as = "npy";
   OwnCase own;
   bool force = false, json = false, questions = false;
   BackendOptions backend;
@@ -53,9 +61,11 @@ void run_make(const GoldenOptions& o, const CLI::App& make) {
   const std::string suite = o.own.is_said() ? "own" : o.suite;
   {
     ProgressLine line(o.json, cases_per_second, 2);
-    golden::write_bundle(suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(),
-                         progress_line(line));
+    golden::write_bundle(suite, cases, o.out, o.force, o.backend.backend, o.backend.thread_count(), progress_line(line),
+                         o.as == "readmemh");
   }
+  for (const EmbeddedFile& f : o.as == "readmemh" ? rtl_data() : std::span<const EmbeddedFile>{})
+    write_file(std::filesystem::path(o.out) / f.path, f.content, o.force);
   uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(o.out)) {
     if (entry.is_regular_file()) bytes += entry.file_size();
@@ -282,6 +292,10 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   make->add_option("--sparse", o->own.sparse, "A of the product is sparse by magnitude: 2:4, or 4:8 in pairs")
       ->type_name("N:M");
   make->add_option("-o,--out", o->out, "Folder to make")->required()->type_name("DIR");
+  make->add_option("--as", o->as,
+                   "npy (default), or readmemh: beside the arrays words in hexadecimal for a simulator, of a product")
+      ->check(CLI::IsMember({"npy", "readmemh"}))
+      ->type_name("npy|readmemh");
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);
   add_sync_option(*make);

@@ -103,6 +103,9 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   app.add_option("--tolerance", o->words.tolerance,
                  "reciprocal_ulp=1: codes of a kernel whose 1/x errs by an ulp are no failure, but not equal")
       ->type_name("WORD=N");
+  app.add_option("--seconds", o->job.seconds,
+                 "That the search for a policy may take in each case; accidents are looked for first (default 20)")
+      ->type_name("S");
   add_random_words_option(app, "--random-words", o->words.random_words, "of quantisations, as the kernel took them,");
   app.add_option("--alpha", o->words.alpha, "Factor of the product in the outputs (default 1)")->type_name("X");
   app.add_option("--beta", o->words.beta, "Factor of --c, which the outputs add (default 0)")->type_name("X");

@@ -81,7 +81,8 @@ Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
     }
     if (r.arrays.empty()) continue;
     if (r.mismatches() > 0) {
-      r.diagnosis = golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, job.backend, job.threads, job.tried);
+      r.diagnosis =
+          golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, job.backend, job.threads, job.seconds, job.tried);
       r.order = order_of(job, r);
       r.is_within = r.order.empty() && is_within(job.tolerance, bundle, r);
       if (r.order.empty()) {

@@ -19,6 +19,7 @@ struct VerifyJob {
   golden::Tolerance tolerance;
   std::string backend = "auto";
   int threads = 1;
+  double seconds = 20;       // that a search for a policy may take
   golden::Tried tried = {};  // called on the way of a search for causes
 };
 

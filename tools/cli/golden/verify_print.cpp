@@ -118,6 +118,7 @@ std::string case_text(const CaseVerdict& r) {
     out += table_text(payloads);
   }
   out += "\n" + line_text("diagnosis: " + r.diagnosis.summary);
+  if (!r.diagnosis.tried.empty()) out += line_text("  " + r.diagnosis.tried);
   if (!r.diagnosis.explains_all && !r.diagnosis.causes.empty())
     out += fmt::format("  what comes nearer, with the differences left:\n");
   for (const golden::Cause& c : r.diagnosis.causes)

@@ -12,9 +12,11 @@
 #include "src/arith/spec_text.h"
 #include "src/backends/sparse.h"
 #include "src/files/tensor_writer.h"
+#include "src/golden/adder_trace.h"
 #include "src/stream/quantize_files.h"
 #include "src/text/error.h"
 #include "sweeps/cost/hardware.h"
+#include "tools/cli/table_print.h"
 #include "tools/cli/tensor/explain.h"
 #include "tools/cli/tensor/random_words_file.h"
 #include "tools/cli/usage.h"
@@ -29,6 +31,7 @@ struct GemmOptions {
   int hadamard = 0;
   bool force = false;
   bool explains = false;
+  std::vector<int64_t> traced;  // row and column
   PlaceOptions place;
   BackendOptions backend;
 };
@@ -97,6 +100,35 @@ std::optional<SparseMask> open_mask(const std::string& path, Operand& a) {
   return mask;
 }
 
+// The steps of one output, printed.
+void print_trace(const Operand& a, const Operand& b, const Accumulator& adder, const std::vector<int64_t>& at) {
+  const auto packed = [](const Quantized& q, int64_t row, std::vector<uint32_t>& codes, std::vector<uint32_t>& scales) {
+    const FloatFormat& element = format_of(q.spec.element);
+    if (!is_packable(element) || q.scales.empty() || q.geometry.block_cols == 0 || row < 0 || row >= q.rows)
+      throw Error("--trace-adder: takes ROW COLUMN of an output of operands of at most 8 bits with scale bytes");
+    codes.assign(static_cast<size_t>(q.cols / 4 + 2), 0), scales.clear();
+    const int bits = element.code_bits();
+    for (int64_t k = 0; k < q.cols; ++k) {
+      const uint64_t code = uint64_t{q.code(row, k)} << (k * bits % 32);
+      codes[static_cast<size_t>(k * bits / 32)] |= static_cast<uint32_t>(code);
+      codes[static_cast<size_t>(k * bits / 32 + 1)] |= static_cast<uint32_t>(code >> 32);
+    }
+    scales.assign(static_cast<size_t>(q.geometry.scale_cols / 4 + 1), 0);
+    for (int64_t k = 0; k < q.geometry.scale_cols; ++k)
+      scales[static_cast<size_t>(k / 4)] |=
+          uint32_t{q.scales[static_cast<size_t>(q.scale_index(row, k * q.geometry.block_cols))]} << (k % 4 * 8);
+    return PackedOperand{&element, &format_of(q.spec.scale), q.geometry.block_cols, codes.data(), scales.data()};
+  };
+  std::vector<uint32_t> codes[2], scales[2];
+  const PackedOperand x = packed(*a.ready, at[0], codes[0], scales[0]),
+                      y = packed(*b.ready, at[1], codes[1], scales[1]);
+  Table table = {{"k", "what", ">value", ">aligned by 2^", ">cut to 2^", ">bits cut off"}, {}};
+  for (const golden::TraceLine& l : golden::adder_trace(adder, x, y, a.cols()))
+    table.rows.push_back(
+        {l.what == "C" ? "" : fmt::format("{} to {}", l.first, l.last - 1), l.what, l.value, l.weight, l.unit, l.cut});
+  print_table(table);
+}
+
 void run_gemm(const CLI::App& app, const GemmOptions& o) {
   refuse_idle(app, o);
   MultiplyCall call;
@@ -142,7 +174,7 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   b.call.random_words = words_b;
   call.options.hadamard_divisor = hadamard.product_divisor();
   a.call.threads = b.call.threads = call.options.threads = o.backend.thread_count();
-  if (a.ready || b.ready || mask) {
+  if (a.ready || b.ready || mask || !o.traced.empty()) {
     for (Operand* operand : {&a, &b})
       if (!operand->ready) backend.quantize(operand->call, operand->ready.emplace());
     if (mask) {
@@ -159,6 +191,7 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   }
   writer.write(finished(epilogue, c, n, added.empty() ? nullptr : added.data(), bias.empty() ? nullptr : bias.data()));
   writer.commit();
+  if (!o.traced.empty()) print_trace(a, b, call.options.accumulator, o.traced);
   if (o.explains) print_kernels(cpu::gemm_uses.read());
 }
 
@@ -203,6 +236,10 @@ void add_gemm(CLI::App& app, Invocation&) {
   app.add_option("--bias", o->bias, "Numbers [N] to add, one a column")->type_name("FILE");
   app.add_option("--output-type", o->type, "Rounded to at the end: fp32 (default), bf16 or fp16")
       ->type_name("fp32|bf16|fp16");
+  app.add_option("--trace-adder", o->traced,
+                 "Prints how this output is added, before tensor scales: terms, cut bits, sums, results")
+      ->expected(2)
+      ->type_name("ROW COLUMN");
   app.add_option("-o,--out", o->out, "Output .npy [M, N], float32 (bf16 as uint16, which numpy lacks)")
       ->required()
       ->type_name("FILE");

@@ -19,6 +19,7 @@ from ._elements import Element
 from ._experiments import Run, Verdict, train, verify
 from ._files import Tensors, load
 from ._results import Effects, Front, Picture, Result, Table
+from ._scoreboard import Scoreboard
 from ._tensors import Quantized, dequantize, from_arrays, gemm, hadamard, quantize, random
 from ._words import Spec, Word, make_enums as _make_enums
 
@@ -47,7 +48,7 @@ def show(name: str, kind: str = "") -> dict:
     return _core.call("show", name=_word(name, "show"), kind=_word(kind, "show --kind"))
 
 
-__all__ = ["COMMANDS", "Effects", "Element", "Error", "Front", "Picture", "Quantized", "Result", "Run", "Spec", "Sweep", "Table", "Tensors", "Verdict", "Word",
+__all__ = ["COMMANDS", "Effects", "Element", "Error", "Front", "Picture", "Quantized", "Result", "Run", "Scoreboard", "Spec", "Sweep", "Table", "Tensors", "Verdict", "Word",
            "advise", "bench", "command", "compare", "convert_layout", "convert_model", "cost", "decode_model", "dequantize", "edge",
            "effects", "evaluate", "explain", "from_arrays", "gemm", "get_num_threads", "golden_check", "golden_make",
            "hadamard", "inspect", "law", "listing", "load", "merge", "pareto", "quantize", "random", "report", "serve",
