@@ -46,7 +46,6 @@ compare_registers() {
 }
 
 check_ptx() {
-  need 'mma\.sync\.aligned\.m16n8k32' "$out/$target.ptx" "no s8 matrix instruction"
   need 'mma\.sync\.aligned\.m16n8k16.*bf16' "$out/$target.ptx" "no bf16 matrix instruction"
   case $target in sm_100a|sm_120a) need 'cvt\.rn\.satfinite\.e2m1x2' "$out/$target.ptx" "no native FP4 conversion" ;; esac
   # Unfused code names its rounding (mul.rn.f32); without the word ptxas may fuse.
@@ -99,12 +98,10 @@ case $target in
       "$clang" $hip_flags $device_only --offload-arch="$target" -S -o "$out/$target.s" src/gpu/kernels_only.cu
       awk '/\.agpr_count:/ {agpr = $NF} /\.private_segment_fixed_size:/ {stack = $NF} /^    \.symbol:/ {name = $2; sub(/\.kd$/, "", name)}
         /\.vgpr_count:/ {vgpr = $NF} /\.vgpr_spill_count:/ {print name, vgpr, 4 * $NF, stack}' "$out/$target.s" | list_registers
-      need 'v_mfma_i32_16x16x(16_?|32_)i8' "$out/$target.s" "no i8 matrix instruction"
       need 'v_mfma_f32_16x16x16_?bf16' "$out/$target.s" "no bf16 matrix instruction"
       refuse 'amdhsa_float_denorm_mode_32 [^3]' "$out/$target.s" "denormals are flushed"
       case $target in gfx950)
-        need 'v_cvt_scalef32_pk_fp4_f32' "$out/$target.s" "no native FP4 conversion"
-        need 'v_mfma_scale_f32_16x16x128_f8f6f4 .*cbsz:4 blgp:4' "$out/$target.s" "no scaled e2m1 matrix instruction" ;;
+        need 'v_cvt_scalef32_pk_fp4_f32' "$out/$target.s" "no native FP4 conversion" ;;
       esac
       compare_registers "clang $("$clang" -dumpversion | cut -d. -f1)"
       case $target in gfx942|gfx950)

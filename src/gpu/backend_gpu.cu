@@ -109,30 +109,22 @@ class RuntimeDevice : public Device {
     name_ += " (sm_" + std::to_string(10 * properties.major + properties.minor) + ")";
 #else
     name_ += std::string(" (") + properties.gcnArchName + ")";
-    for (const char* arch : {"gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"}) {
+    for (const char* arch : {"gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"}) {
       has_unit_ = has_unit_ || std::string(properties.gcnArchName).rfind(arch, 0) == 0;
     }
 #endif
     Pool pool(*this);
-    has_unit_ = has_unit_ && probe_matrix_unit(pool, own_unit, ExactUnit::none);
+    has_unit_ = has_unit_ && probe_matrix_unit(pool, own_unit);
     has_native_ = probe_native(pool);
-    for (const ExactUnit unit : {ExactUnit::bf16, ExactUnit::scaled}) {
-      if (has_unit_ && probe_matrix_unit(pool, own_unit, unit)) exact_.push_back(unit);
-    }
   }
-  // "NVIDIA H200 (sm_90): s8 matrix unit, exact sums on bf16"
+  // "NVIDIA H200 (sm_90): bf16 matrix unit"
   std::string description() const override {
-    std::string text = name_ + ": " + (has_unit_ ? "s8 matrix unit" : "no matrix unit");
-    if (has_exact_unit(ExactUnit::bf16)) text += ", exact sums on bf16";
-    if (has_exact_unit(ExactUnit::scaled)) text += ", exact sums on scaled e2m1";
+    const std::string text = name_ + ": " + (has_unit_ ? "bf16 matrix unit" : "no matrix unit");
     return has_native_ ? text + ", native e2m1 conversion" : text;
   }
   MatrixKind matrix_unit() const override { return has_unit_ ? own_unit : MatrixKind::none; }
   int64_t largest_launch() const override { return device_largest_launch; }
   bool has_native_conversion() const override { return has_native_; }
-  bool has_exact_unit(ExactUnit unit) const override {
-    return std::find(exact_.begin(), exact_.end(), unit) != exact_.end();
-  }
 
   void* allocate(std::size_t bytes) override {
     take();
@@ -219,7 +211,6 @@ class RuntimeDevice : public Device {
   std::string name_;
   bool has_unit_ = false;
   bool has_native_ = false;
-  std::vector<ExactUnit> exact_;
 };
 
 class LentDevice final : public RuntimeDevice {

@@ -17,12 +17,10 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string description() const = 0;
-  virtual MatrixKind matrix_unit() const = 0;
+  virtual MatrixKind matrix_unit() const = 0;  // none where probe_matrix_unit() did not prove it
   virtual int64_t largest_launch() const = 0;  // groups that one launch may have
   // Whether the device's own e2m1 conversion was compiled in and agreed with ours when it was asked (probe_native).
   virtual bool has_native_conversion() const { return false; }
-  // Whether sums that no order rounds may go to this unit: proven by probe_matrix_unit.
-  virtual bool has_exact_unit(ExactUnit) const { return false; }
 
   // Seconds of an n x n x n product by the vendor's library (bf16 operands, fp32 sums): the yardstick of the benchmark.
   // 0 where the library is not installed.

@@ -2,12 +2,10 @@
 // runs on any device and on the host alike (group.h).
 #pragma once
 
-#include "src/gpu/exact_gemm.h"
-#include "src/gpu/matrix_gemm.h"
+#include "src/gpu/folded_gemm.h"
 #include "src/gpu/ordered_gemm.h"
 #include "src/gpu/quantize_kernels.h"
 #include "src/gpu/quick_kernels.h"
-#include "src/gpu/staged_gemm.h"
 #include "src/gpu/strided_gemm.h"
 #include "src/gpu/train_elements.h"
 #include "src/gpu/train_rows.h"
@@ -17,21 +15,14 @@
 namespace fp4::gpu {
 
 // By the run over which both scales are constant.
-using NvidiaPower32 = MatrixGemm<NvidiaUnit, ScaleMode::power, 1>;
-using NvidiaPower16 = MatrixGemm<NvidiaUnit, ScaleMode::power, 2>;
-using NvidiaMantissa32 = MatrixGemm<NvidiaUnit, ScaleMode::mantissa, 1>;
-using NvidiaMantissa16 = MatrixGemm<NvidiaUnit, ScaleMode::mantissa, 2>;
-using AmdPower32 = MatrixGemm<AmdUnit, ScaleMode::power, 1>;
-using AmdPower16 = MatrixGemm<AmdUnit, ScaleMode::power, 2>;
-using AmdMantissa32 = MatrixGemm<AmdUnit, ScaleMode::mantissa, 1>;
-using AmdMantissa16 = MatrixGemm<AmdUnit, ScaleMode::mantissa, 2>;
+using NvidiaFolded32 = FoldedGemm<NvidiaUnit, 32>;
+using NvidiaFolded16 = FoldedGemm<NvidiaUnit, 16>;
+using AmdFolded32 = FoldedGemm<AmdUnit, 32>;
+using AmdFolded16 = FoldedGemm<AmdUnit, 16>;
 using QuickRowsPower = QuickRows<ScaleMode::power>;
 using QuickRowsMantissa = QuickRows<ScaleMode::mantissa>;
 using QuickTilePower = QuickTile<ScaleMode::power>;
 using QuickTileMantissa = QuickTile<ScaleMode::mantissa>;
-using NvidiaBf16Gemm = StagedGemm;
-using AmdBf16Gemm = ExactGemm<AmdBf16>;
-using AmdScaledGemm = ExactGemm<AmdScaled>;
 
 }  // namespace fp4::gpu
 
@@ -44,13 +35,11 @@ using AmdScaledGemm = ExactGemm<AmdScaled>;
   apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)             \
       apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower)                  \
           apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)           \
-              apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(DecodeToBf16) \
-                  apply(PackCodes) apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
-#define FP4_GPU_NVIDIA_KERNELS(apply) \
-  apply(NvidiaPower32) apply(NvidiaPower16) apply(NvidiaMantissa32) apply(NvidiaMantissa16) apply(NvidiaBf16Gemm)
-#define FP4_GPU_AMD_KERNELS(apply) \
-  apply(AmdPower32) apply(AmdPower16) apply(AmdMantissa32) apply(AmdMantissa16) apply(AmdBf16Gemm) apply(AmdScaledGemm)
-#define FP4_GPU_KERNELS(apply) FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)
+              apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(FoldOperands) \
+                  apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
+#define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaFolded32) apply(NvidiaFolded16)
+#define FP4_GPU_AMD_KERNELS(apply)    apply(AmdFolded32) apply(AmdFolded16)
+#define FP4_GPU_KERNELS(apply)        FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)
 
 namespace fp4::gpu {
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <random>
 
+#include "fp4/presets.h"
 #include "src/gpu/pipeline.h"
 
 namespace fp4::gpu {
@@ -10,78 +11,54 @@ namespace {
 constexpr int64_t probe_rows = 128;
 constexpr int64_t probe_k = 512;
 
-// Random e2m1 codes and block exponents, and the same as whole numbers. A row has one tall block, near the begin, the
-// middle or the end of K, so that small terms meet large ones inside an instruction and in the running sum, in both
-// orders; in half the rows all elements are positive, so that sums grow to the limit.
-struct ProbeOperand {
-  Quantized q;
-  std::vector<int64_t> values;  // [probe_rows, probe_k]
-};
-
-ProbeOperand probe_operand(uint32_t seed, uint8_t lowest, int block) {
+// A third of the rows has random codes, a third positive ones, and a third the largest code with the smallest beside it
+// once in 16, so that sums grow to the limit while their last bit counts. Scales are random about 1; the first row has
+// one of every kind.
+Quantized probe_operand(const QuantSpec& spec, uint32_t seed) {
   std::mt19937 random(seed);
   const auto pick = [&random](uint32_t count) { return static_cast<uint32_t>(random()) % count; };
-  ProbeOperand p;
-  p.q.spec.element = Element::e2m1;
-  p.q.spec.block.size = block;
-  const int64_t runs = probe_k / block;
-  p.q.rows = probe_rows;
-  p.q.cols = probe_k;
-  p.q.geometry = geometry_of(p.q.spec, probe_rows, probe_k);
-  p.q.codes.assign(static_cast<size_t>(probe_rows * p.q.code_row_bytes()), 0);
-  p.q.scales.assign(static_cast<size_t>(probe_rows * runs), lowest);
-  p.q.tensor_scale = {1.0f};
-  p.values.assign(static_cast<size_t>(probe_rows * probe_k), 0);
-  const FloatFormat& e2m1 = format_of(Element::e2m1);
+  Quantized q;
+  q.spec = spec;
+  q.rows = probe_rows;
+  q.cols = probe_k;
+  q.geometry = geometry_of(spec, probe_rows, probe_k);
+  q.codes.assign(static_cast<size_t>(probe_rows * q.code_row_bytes()), 0);
+  q.tensor_scale = {1.0f};
+  const FloatFormat& element = format_of(spec.element);
+  const FloatFormat& scale = format_of(spec.scale);
+  const uint32_t one = code_of_one(scale);
   for (int64_t row = 0; row < probe_rows; ++row) {
-    const uint32_t zeros_of_16 = 4 * pick(3);  // sparse rows let few large products stand alone
-    const int64_t tall_run = 1 + (runs / 2 - 1) * (row % 3);
-    const auto height = static_cast<uint8_t>(5 + pick(4));
-    const uint32_t codes = row % 2 == 0 ? 8 : 16;
-    p.q.scales[static_cast<size_t>(row * runs + tall_run)] = static_cast<uint8_t>(lowest + height);
     for (int64_t k = 0; k < probe_k; ++k) {
-      const uint8_t scale = p.q.scales[static_cast<size_t>(row * runs + k / block)];
-      const uint32_t code = k == 0 ? 1u : (pick(16) < zeros_of_16 ? 0u : pick(codes));  // the quantum occurs
-      p.q.set_code(row, k, code);
-      p.values[static_cast<size_t>(row * probe_k + k)] = decode_fixed(e2m1, code) * (int64_t{1} << (scale - lowest));
+      const uint32_t largest = k % 16 == 5 ? 1u : element.largest_code;
+      q.set_code(row, k, row % 3 == 2 ? largest : pick(row % 3 == 0 ? 2 * element.sign_code() : element.sign_code()));
+    }
+    for (int64_t j = 0; j < probe_k / spec.block.size; ++j) {
+      const uint32_t near = smaller(scale.largest_code, one + pick(16));
+      q.scales.push_back(static_cast<uint8_t>(row == 0 ? pick(scale.largest_code + 1) : near));
     }
   }
-  return p;
+  return q;
 }
 
 }  // namespace
 
-bool probe_matrix_unit(Pool& pool, MatrixKind kind, ExactUnit exact) {
+bool probe_matrix_unit(Pool& pool, MatrixKind kind) {
   if (kind == MatrixKind::none) return false;
-  if (kind == MatrixKind::nvidia && exact == ExactUnit::scaled) return false;  // no kernel
-  constexpr int64_t limit = int64_t{1} << 24;
-  int telling = 0;
-  for (uint32_t round = 0; round < 2; ++round) {
-    // The integer units multiply halves apart for blocks of 16.
-    const int block = exact == ExactUnit::none && round == 1 ? 16 : 32;
-    // Exponents that sum up to 256: a quantum of one.
-    const ProbeOperand a = probe_operand(2 * round + 1, 120, block);
-    const ProbeOperand b = probe_operand(2 * round + 2, 136, block);
-    Buffer<float> c(pool, probe_rows * probe_rows);
-    gemm_on_unit(pool, upload(pool, a.q), upload(pool, b.q), kind, exact, c.data());
-    std::vector<float> got(static_cast<size_t>(c.count()));
-    c.download(got.data());
-    for (int64_t i = 0; i < c.count(); ++i) {
-      const int64_t* row = a.values.data() + i / probe_rows * probe_k;
-      const int64_t* col = b.values.data() + i % probe_rows * probe_k;
-      int64_t sum = 0;
-      int64_t size = 0;
-      for (int64_t k = 0; k < probe_k; ++k) {
-        const int64_t product = row[k] * col[k];
-        sum += product;
-        size += product < 0 ? -product : product;
-      }
-      if (size >= limit) continue;  // may round
-      if (got[static_cast<size_t>(i)] != static_cast<float>(sum)) return false;
-      if (size > limit / 2 && sum % 2 != 0) ++telling;
-    }
+  // Products of up to 18 bits from blocks of 32 in two instructions, and blocks of 16 under scales with mantissas.
+  QuantSpec wide = mxfp4_spec;
+  wide.element = Element::e3m2;
+  QuantSpec fine = nvfp4_spec;
+  fine.scale = Scale::ue2m5;
+  for (const QuantSpec& spec : {mxfp4_spec, nvfp4_spec, wide, fine}) {
+    const Resident a = upload(pool, probe_operand(spec, 1));
+    const Resident b = upload(pool, probe_operand(spec, 2));
+    Buffer<float> got(pool, probe_rows * probe_rows);
+    Buffer<float> expected(pool, probe_rows * probe_rows);
+    gemm_on_unit(pool, a, b, kind, got.data());
+    gemm_on_unit(pool, a, b, MatrixKind::none, expected.data());
+    if (compare_bits(pool, got.data(), expected.data(), got.count()).count != 0) return false;
   }
-  return telling >= 100;
+  return true;
 }
 
 bool probe_native(Pool& pool) {

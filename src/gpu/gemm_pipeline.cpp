@@ -5,9 +5,52 @@
 namespace fp4::gpu {
 namespace {
 
-bool is_power_scaled(const QuantSpec& s) { return s.scale == Scale::e8m0; }
+int64_t matrix_tiles(const PlainGemm& plain) {
+  return tiles_over(plain.a.rows, matrix_tile) * tiles_over(plain.b.rows, matrix_tile);
+}
 
-// The operand as the matrix kernels read it.
+void output_by_output(Pool& pool, const PlainGemm& plain) {
+  launch(pool.device(), plain, tiles_over(plain.a.rows, PlainGemm::side) * plain.groups_across(PlainGemm::side));
+}
+
+// An operand as the matrix units read it.
+struct FoldedBuffers {
+  Folded f;
+  Buffer<uint16_t> values;
+  Buffer<int8_t> left;
+  Buffer<uint32_t> far;
+};
+
+FoldedBuffers folded_buffers(Pool& pool, const Operand& o) {
+  FoldedBuffers r;
+  r.f.rows = o.rows;
+  r.f.padded_k = tiles_over(o.cols, FoldOperands::cols) * FoldOperands::cols;
+  r.values = Buffer<uint16_t>(pool, o.rows * r.f.padded_k);
+  r.f.values = r.values.data();
+  if (o.quantizer.scale.has_zero) return r;  // of other formats matrix_plan() knows the range
+  r.left = Buffer<int8_t>(pool, o.rows * (r.f.padded_k / unit_k));
+  r.far = Buffer<uint32_t>(pool, tiles_over(o.rows, matrix_tile) * (r.f.padded_k / batch_k));
+  r.f.left = r.left.data();
+  r.f.far = r.far.data();
+  return r;
+}
+
+template <class Unit>
+void folded_gemm(Pool& pool, const PlainGemm& plain, int run) {
+  const FoldedBuffers a = folded_buffers(pool, plain.a);
+  const FoldedBuffers b = folded_buffers(pool, plain.b);
+  const FoldOperands fold = {{plain.a, a.f}, {plain.b, b.f}};
+  launch(pool.device(), fold, fold.a.groups() + fold.b.groups());
+  if (run == 32) return launch(pool.device(), FoldedGemm<Unit, 32>{plain, a.f, b.f}, matrix_tiles(plain));
+  launch(pool.device(), FoldedGemm<Unit, 16>{plain, a.f, b.f}, matrix_tiles(plain));
+}
+
+void folded_gemm(Pool& pool, const PlainGemm& plain, int run, MatrixKind kind) {
+  if (kind == MatrixKind::nvidia) return folded_gemm<NvidiaUnit>(pool, plain, run);
+  folded_gemm<AmdUnit>(pool, plain, run);
+}
+
+// The operand as wide_gemm.h reads it.
 struct ExpandedBuffers {
   Expanded e;
   Buffer<int8_t> values;
@@ -15,133 +58,30 @@ struct ExpandedBuffers {
   Buffer<TileFacts> facts;
 };
 
-ExpandedBuffers expand(Pool& pool, const Operand& o, const MatrixPlan& plan, bool needs_facts) {
+ExpandedBuffers expand(Pool& pool, const Operand& o) {
   ExpandedBuffers r;
   const int64_t padded = tiles_over(o.cols, matrix_k) * matrix_k;
   r.values = Buffer<int8_t>(pool, o.rows * padded);
-  r.words = Buffer<uint32_t>(pool, o.rows * (padded / plan.run));
+  r.words = Buffer<uint32_t>(pool, o.rows * (padded / Expanded::run));
   r.facts = Buffer<TileFacts>(pool, tiles_over(o.rows, matrix_tile));
-  r.e = {r.values.data(), r.words.data(), r.facts.data(), o.rows, padded, plan.run};
-  launch(pool.device(), ExpandOperand{o, r.e, plan.mode}, groups_for(o.rows * r.e.runs()));
-  if (needs_facts) launch(pool.device(), FindTileFacts{r.e}, tiles_over(o.rows, matrix_tile));
+  r.e = {r.values.data(), r.words.data(), r.facts.data(), o.rows, padded};
+  launch(pool.device(), ExpandOperand{o, r.e}, groups_for(o.rows * r.e.runs()));
+  launch(pool.device(), FindTileFacts{r.e}, tiles_over(o.rows, matrix_tile));
   return r;
-}
-
-int64_t matrix_tiles(const PlainGemm& plain) {
-  return tiles_over(plain.a.rows, matrix_tile) * tiles_over(plain.b.rows, matrix_tile);
-}
-
-// The operand as ExactGemm reads it: values, and exponents where the unit scales.
-struct ExactBuffers {
-  Buffer<uint8_t> values;
-  Buffer<uint32_t> exponents;
-  int64_t row_bytes = 0;
-};
-
-ExactBuffers decode_to_bf16(Pool& pool, const Expanded& e) {
-  ExactBuffers r;
-  r.row_bytes = 2 * e.padded_k;
-  r.values = Buffer<uint8_t>(pool, e.rows * r.row_bytes);
-  const DecodeToBf16 kernel = {e, reinterpret_cast<uint16_t*>(r.values.data())};
-  launch(pool.device(), kernel, groups_for(kernel.threads()));
-  return r;
-}
-
-ExactBuffers pack_codes(Pool& pool, const Operand& o, const Expanded& e) {
-  ExactBuffers r;
-  r.row_bytes = tiles_over(o.cols, 2 * matrix_k) * matrix_k;
-  r.values = Buffer<uint8_t>(pool, o.rows * r.row_bytes);
-  r.exponents = Buffer<uint32_t>(pool, o.rows * r.row_bytes / 16);
-  const PackCodes kernel = {o, e, r.values.data(), r.exponents.data(), r.row_bytes};
-  launch(pool.device(), kernel, groups_for(o.rows * kernel.runs()));
-  return r;
-}
-
-template <class Unit, class Kernel = ExactGemm<Unit>>
-void exact_gemm(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b) {
-  const auto side = [&](const Operand& o, const Expanded& e) {
-    if constexpr (Unit::has_scales) {
-      return pack_codes(pool, o, e);
-    } else {
-      static_cast<void>(o);
-      return decode_to_bf16(pool, e);
-    }
-  };
-  const ExactBuffers of_a = side(plain.a, a);
-  const ExactBuffers of_b = side(plain.b, b);
-  launch(pool.device(),
-         Kernel{plain,
-                rule,
-                {of_a.values.data(), of_a.exponents.data(), plain.a.rows},
-                {of_b.values.data(), of_b.exponents.data(), plain.b.rows},
-                of_a.row_bytes},
-         matrix_tiles(plain));
-}
-
-void exact_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b,
-                 MatrixKind kind, ExactUnit unit) {
-  if (kind == MatrixKind::nvidia) return exact_gemm<NvidiaBf16, StagedGemm>(pool, plain, rule, a, b);
-  if (unit == ExactUnit::scaled) return exact_gemm<AmdScaled>(pool, plain, rule, a, b);
-  exact_gemm<AmdBf16>(pool, plain, rule, a, b);
-}
-
-void remaining_tiles(Pool& pool, PlainGemm plain, const TileRule& rule) {
-  plain.only_remaining = true;
-  plain.rule = rule;
-  launch(pool.device(), plain, matrix_tiles(plain));
-}
-
-int product_quantum(const PlainGemm& plain) {
-  return plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2();
-}
-
-// Tiles for the integer units.
-template <class Unit, ScaleMode mode>
-void integer_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b) {
-  if (a.run == unit_k) return launch(pool.device(), MatrixGemm<Unit, mode, 1>{plain, a, b, rule}, matrix_tiles(plain));
-  launch(pool.device(), MatrixGemm<Unit, mode, 2>{plain, a, b, rule}, matrix_tiles(plain));
-}
-
-template <ScaleMode mode>
-void integer_tiles(Pool& pool, const PlainGemm& plain, const TileRule& rule, const Expanded& a, const Expanded& b,
-                   MatrixKind kind) {
-  if (kind == MatrixKind::nvidia) return integer_tiles<NvidiaUnit, mode>(pool, plain, rule, a, b);
-  integer_tiles<AmdUnit, mode>(pool, plain, rule, a, b);
-}
-
-// How a product goes over the matrix units of a device.
-struct MatrixChoice {
-  MatrixKind kind = MatrixKind::none;
-  ExactUnit exact = ExactUnit::none;
-  bool is_only = false;  // no other unit may help
-};
-
-void matrix_gemm(Pool& pool, const PlainGemm& plain, const MatrixPlan& plan, const MatrixChoice& choice) {
-  const ExpandedBuffers a = expand(pool, plain.a, plan, plan.mode == ScaleMode::power);
-  const ExpandedBuffers b = expand(pool, plain.b, plan, plan.mode == ScaleMode::power);
-  TileRule rule = {a.e.facts, b.e.facts, product_quantum(plain)};
-  rule.has_exact_unit = choice.exact != ExactUnit::none;
-  rule.assumes_exact = choice.is_only;
-  if (plan.mode == ScaleMode::mantissa) {
-    return integer_tiles<ScaleMode::mantissa>(pool, plain, rule, a.e, b.e, choice.kind);
-  }
-  if (rule.has_exact_unit) exact_tiles(pool, plain, rule, a.e, b.e, choice.kind, choice.exact);
-  if (choice.is_only && rule.has_exact_unit) return;
-  integer_tiles<ScaleMode::power>(pool, plain, rule, a.e, b.e, choice.kind);
-  if (choice.is_only) return;
-  remaining_tiles(pool, plain, rule);
 }
 
 void wide_gemm(Pool& pool, const PlainGemm& plain, int widest_spread) {
-  const MatrixPlan plan = {true, ScaleMode::mantissa, wide_term};
-  const ExpandedBuffers a = expand(pool, plain.a, plan, true);
-  const ExpandedBuffers b = expand(pool, plain.b, plan, true);
-  TileRule rule = {a.e.facts, b.e.facts, product_quantum(plain)};
-  rule.widest_spread = widest_spread;
+  const ExpandedBuffers a = expand(pool, plain.a);
+  const ExpandedBuffers b = expand(pool, plain.b);
+  const int quantum = plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2();
+  const TileRule rule = {a.e.facts, b.e.facts, quantum, widest_spread};
   const WideGemm kernel = {
       plain, rule, a.e, b.e, RowOfCodes(plain.a, 0).scale_min_exponent(), RowOfCodes(plain.b, 0).scale_min_exponent()};
   launch(pool.device(), kernel, tiles_over(plain.a.rows, WideGemm::side) * plain.groups_across(WideGemm::side));
-  remaining_tiles(pool, plain, rule);
+  PlainGemm rest = plain;
+  rest.only_remaining = true;
+  rest.rule = rule;
+  launch(pool.device(), rest, matrix_tiles(plain));
 }
 
 // What is summed by fma in ascending k, as gemm_output() in gemm.h decides.
@@ -199,33 +139,43 @@ int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& acc
   return std::max(-1, 62 - term_bits - floor_log2(static_cast<uint64_t>(std::max<int64_t>(terms, 1))) - 1);
 }
 
+namespace {
+// The most significant bits that a value of the format has.
+int significant_bits(const FloatFormat& f) {
+  int most = 0;
+  for (uint32_t code = 0; code <= f.largest_code; ++code) {
+    const uint64_t m = f.value(code).significand;
+    if (m != 0) most = std::max(most, floor_log2(m) + 1 - __builtin_ctzll(m));
+  }
+  return most;
+}
+}  // namespace
+
+// What folded_gemm.h takes: elements and scales whose products fit bf16's 8 bits and range, and blocks whose sums, in
+// quanta, stay below 2^24.
 MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator) {
   MatrixPlan plan;
   if (!(accumulator == fp32_block) || a.has_outer_scale() || b.has_outer_scale()) return plan;
-  int64_t largest_value[2] = {};
+  int64_t largest_dot = 1;
   int scale_bits = 0;
   plan.run = 1024;
-  for (int i = 0; i < 2; ++i) {
-    const QuantSpec& s = i == 0 ? a : b;
+  for (const QuantSpec& s : {a, b}) {
     if (!s.has_scale() || is_real(s.scale) || s.scale_rule == ScaleRule::encode) return plan;
     if (s.block.kind != BlockKind::vector && s.block.kind != BlockKind::square) return plan;
     const FloatFormat& element = format_of(s.element);
-    largest_value[i] = decode_fixed(element, element.largest_code);
-    if (largest_value[i] > 127) return plan;  // a signed byte
-    scale_bits += format_of(s.scale).mantissa_bits + 1;
+    const FloatFormat& scale = format_of(s.scale);
+    if (element.code_bits() > 8 || element.has_nan() || element.has_infinity) return plan;
+    const int of_scale = significant_bits(scale) - 1;  // a power of two adds none
+    if (significant_bits(element) + (of_scale > 0 ? of_scale + 1 : 0) > 8) return plan;
+    if (scale.has_zero &&
+        (scale.quantum_log2() < -furthest_scale || scale.value(scale.largest_code).log2_floor() > furthest_scale))
+      return plan;
+    largest_dot *= decode_fixed(element, element.largest_code);
+    scale_bits += of_scale > 0 ? of_scale + 1 : 0;
     plan.run = std::min(plan.run, s.block.size);
   }
-  if (plan.run != 16 && plan.run != 32) return plan;
-  const int64_t largest_dot = plan.run * largest_value[0] * largest_value[1];
-  if (is_power_scaled(a) && is_power_scaled(b)) {
-    plan.mode = ScaleMode::power;
-    plan.fits = largest_dot < (int64_t{1} << 22);
-  } else if (!is_power_scaled(a) && !is_power_scaled(b)) {
-    plan.mode = ScaleMode::mantissa;
-    plan.fits = floor_log2(static_cast<uint64_t>(largest_dot)) + 1 + scale_bits <= 24;
-  }
-  const bool is_e2m1 = a.element == Element::e2m1 && b.element == Element::e2m1;
-  plan.may_scale = plan.fits && plan.mode == ScaleMode::power && plan.run == PackCodes::run && is_e2m1;
+  plan.fits = (plan.run == 16 || plan.run == 32) &&
+              floor_log2(static_cast<uint64_t>(plan.run * largest_dot)) + 1 + scale_bits <= 24;
   return plan;
 }
 
@@ -237,20 +187,16 @@ void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& o
   const bool has_blocks = a.spec.has_scale() && b.spec.has_scale();
   const int spread = has_blocks ? widest_spread(a.spec, b.spec, options.accumulator, a.operand.cols) : -1;
   if (spread >= 0) return wide_gemm(pool, plain, spread);
-  if (!plan.fits || device.matrix_unit() == MatrixKind::none) {
-    return launch(pool.device(), plain,
-                  tiles_over(a.operand.rows, PlainGemm::side) * plain.groups_across(PlainGemm::side));
+  if (plan.fits && device.matrix_unit() != MatrixKind::none) {
+    return folded_gemm(pool, plain, plan.run, device.matrix_unit());
   }
-  MatrixChoice choice = {device.matrix_unit()};
-  if (plan.mode == ScaleMode::power) {
-    if (device.has_exact_unit(ExactUnit::bf16)) choice.exact = ExactUnit::bf16;
-    if (plan.may_scale && device.has_exact_unit(ExactUnit::scaled)) choice.exact = ExactUnit::scaled;
-  }
-  matrix_gemm(pool, plain, plan, choice);
+  output_by_output(pool, plain);
 }
 
-void gemm_on_unit(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit exact, float* c) {
-  matrix_gemm(pool, plain_gemm(a, b, {}, c), matrix_plan(a.spec, b.spec, fp32_block), {kind, exact, true});
+void gemm_on_unit(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, float* c) {
+  const PlainGemm plain = plain_gemm(a, b, {}, c);
+  if (kind == MatrixKind::none) return output_by_output(pool, plain);
+  folded_gemm(pool, plain, matrix_plan(a.spec, b.spec, fp32_block).run, kind);
 }
 
 }  // namespace fp4::gpu

@@ -85,6 +85,20 @@ struct Group {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 #endif
   }
+  // Whether f(thread) holds for some thread, between two barriers. `shared`: group_threads words.
+  template <class F>
+  FP4_HD bool any([[maybe_unused]] uint32_t* shared, const F& f) const {
+#if defined(__CUDA_ARCH__)
+    return __syncthreads_or(f(thread_number()) ? 1 : 0) != 0;
+#else
+    for_threads([&](int thread) { shared[thread] = f(thread) ? 1u : 0u; });
+    barrier();
+    uint32_t found = 0;
+    for (int i = 0; i < group_threads; ++i) found |= shared[i];
+    barrier();
+    return found != 0;
+#endif
+  }
   // Calls f(warp) for the warps of `lanes` threads: once on a device, for the caller's own.
   template <class F>
   FP4_HD void for_each_warp(int lanes, const F& f) const {

@@ -17,8 +17,6 @@ class HostMemory : public Device {
 
   MatrixKind matrix_unit() const override { return unit_; }
   int64_t largest_launch() const override { return largest_launch_; }
-  bool has_exact_unit(ExactUnit unit) const override { return unit == exact_; }
-  void use_exact_unit(ExactUnit unit) { exact_ = unit; }
   void* allocate(std::size_t bytes) override {
     void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     if (memory != nullptr) std::memset(memory, 0xA5, bytes);
@@ -35,7 +33,6 @@ class HostMemory : public Device {
  private:
   MatrixKind unit_;
   int64_t largest_launch_;
-  ExactUnit exact_ = ExactUnit::none;
 };
 
 class HostDevice final : public HostMemory {

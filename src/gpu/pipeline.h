@@ -44,12 +44,10 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
 void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y);
 void dequantize(Pool& pool, const Resident& q, float* out);
 
-// Whether the matrix units give this product, and how.
+// Whether the matrix units give this product, and the run over which both scales are constant: 16 or 32.
 struct MatrixPlan {
   bool fits = false;
-  ScaleMode mode = ScaleMode::power;
   int run = 32;
-  bool may_scale = false;  // also as ExactUnit::scaled reads operands
 };
 MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator);
 
@@ -60,13 +58,13 @@ int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& acc
 // c [a.rows, b.rows] contiguous.
 void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c);
 
-// The same with every tile on one unit, whether or not its sums are exact (for the probe): `exact`, or the integer
-// unit for `none`.
-void gemm_on_unit(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, ExactUnit exact, float* c);
+// Under fp32_block on that vendor's units, or one thread an output for `none`, whatever the device has proven (for the
+// probe).
+void gemm_on_unit(Pool& pool, const Resident& a, const Resident& b, MatrixKind kind, float* c);
 
 // Whether a matrix unit gives every sum right that stays below 2^24, whatever meets whatever: that its fragments lie as
 // its manual says, and that it keeps the bits. No unit is used before.
-bool probe_matrix_unit(Pool& pool, MatrixKind kind, ExactUnit exact);
+bool probe_matrix_unit(Pool& pool, MatrixKind kind);
 
 // Whether the device's own e2m1 conversion is there and gives our codes on every input that is tried.
 bool probe_native(Pool& pool);

@@ -24,7 +24,7 @@ struct PlainGemm {
     const int extent = only_remaining ? matrix_tile : side;
     const int64_t tile_a = number / groups_across(extent);
     const int64_t tile_b = number % groups_across(extent);
-    if (only_remaining && rule.kind(tile_a, tile_b) != TileKind::plain) return;
+    if (only_remaining && rule.fits(tile_a, tile_b)) return;
     const int squares = extent / side;
     for (int square = 0; square < squares * squares; ++square) {
       group.for_each(side * side, [&](int64_t i) {

@@ -5,12 +5,12 @@
 // (TileRule::widest_spread).
 #pragma once
 
-#include "src/gpu/matrix_tile.h"
+#include "src/gpu/plain_gemm.h"
 
 namespace fp4::gpu {
 
-inline constexpr int wide_term = 16;   // elements of a term
-inline constexpr int wide_group = 64;  // elements of a group
+inline constexpr int wide_term = Expanded::run;  // elements of a term, 16
+inline constexpr int wide_group = 64;            // elements of a group
 
 FP4_HD constexpr int signed_byte_of(uint32_t word, int i) { return static_cast<int8_t>(word >> (8 * i)); }
 
@@ -58,6 +58,7 @@ struct WideGemm {
   static constexpr int per_thread = 2;
   static constexpr int threads_across = side / per_thread;
   static constexpr int runs = matrix_k / wide_term;
+  static constexpr int row_words = (matrix_k + 16) / 4;  // padded: eight rows lie in different banks
   static constexpr int groups_at_once = 2;
   static constexpr int shared_words = 2 * side * (row_words + runs);
   struct State {
@@ -69,7 +70,7 @@ struct WideGemm {
 
   PlainGemm plain;
   TileRule rule;
-  Expanded a;  // runs of 16, words by ScaleMode::mantissa
+  Expanded a;
   Expanded b;
   int least_exponent_a = 0;  // of the scale formats: aligned terms weigh no less
   int least_exponent_b = 0;
@@ -79,7 +80,7 @@ struct WideGemm {
     const int64_t first_col = number % plain.groups_across(side) * side;
     const int64_t tile_a = first_row / matrix_tile;
     const int64_t tile_b = first_col / matrix_tile;
-    if (rule.kind(tile_a, tile_b) != TileKind::matrix) return;
+    if (!rule.fits(tile_a, tile_b)) return;
     // The lowest exponent that a product of two short scales and two elements has in this tile.
     const int lowest = a.facts[tile_a].lowest + b.facts[tile_b].lowest - 2 * 134 + rule.quantum_log2;
     uint32_t* values_b = shared + side * row_words;
@@ -108,7 +109,7 @@ struct WideGemm {
       });
       group.barrier();
     }
-    const float factor = finish_factor(plain);
+    const float factor = plain.finish.factor(plain.a.factors[0].g * plain.b.factors[0].g);
     group.for_each(group_threads, [&](int64_t thread) {
       State& state = registers.of(static_cast<int>(thread));
       FP4_UNROLL

@@ -30,7 +30,6 @@ void compare_ordered_products(gpu::Device& device);
 void compare_accumulators(gpu::Device& device);
 void compare_wide_products(gpu::Device& device);
 void compare_block_products(gpu::Device& device);
-void compare_exact_products(gpu::Device& device);
 void compare_extreme_products(gpu::Device& device);
 void compare_zero_scales(gpu::Device& device);
 void compare_bit_comparison(gpu::Device& device);

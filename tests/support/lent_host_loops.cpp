@@ -12,9 +12,7 @@ struct Counts {
 
 class LentHost final : public HostMemory {
  public:
-  LentHost() : HostMemory(MatrixKind::nvidia, 1 << 20), loops_(MatrixKind::nvidia, 1 << 20) {
-    use_exact_unit(ExactUnit::bf16);
-  }
+  LentHost() : HostMemory(MatrixKind::nvidia, 1 << 20), loops_(MatrixKind::nvidia, 1 << 20) {}
   std::string description() const override { return "host loops in the place of a lent device"; }
   void* allocate(std::size_t bytes) override {
     ++counts.taken;

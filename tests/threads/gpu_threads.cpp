@@ -181,12 +181,9 @@ void multiply_all(ThreadsDevice& device) {
   multiply(device, "one output a thread", mxfp4_spec, adder("fp32_sequential"), 5, 7, 64);
 }
 
-void multiply_on_units(ThreadsDevice& device, gpu::ExactUnit exact) {
-  device.use_exact_unit(gpu::ExactUnit::none);
-  multiply(device, "integer units", mxfp4_spec, fp32_block, 9, 21, 300);
-  multiply(device, "integer units with mantissas", nvfp4_spec, fp32_block, 9, 21, 300);
-  device.use_exact_unit(exact);
-  multiply(device, "exact units", mxfp4_spec, fp32_block, 9, 21, 300);
+void multiply_on_units(ThreadsDevice& device) {
+  multiply(device, "blocks of 32", mxfp4_spec, fp32_block, 9, 21, 300);
+  multiply(device, "blocks of 16", nvfp4_spec, fp32_block, 9, 21, 300);
 }
 
 // The trainer's loops against the CPU's.
@@ -266,11 +263,9 @@ int main(int count, char** words) {
     if (wants("compare")) compare_all(device);
   }
   if (wants("unit")) {
-    for (const auto& [kind, exact] : {std::pair(gpu::MatrixKind::nvidia, gpu::ExactUnit::bf16),
-                                      std::pair(gpu::MatrixKind::amd, gpu::ExactUnit::scaled),
-                                      std::pair(gpu::MatrixKind::amd, gpu::ExactUnit::bf16)}) {
+    for (const gpu::MatrixKind kind : {gpu::MatrixKind::nvidia, gpu::MatrixKind::amd}) {
       ThreadsDevice device(kind);
-      multiply_on_units(device, exact);
+      multiply_on_units(device);
     }
   }
   std::printf("%d wrong\n", wrong);

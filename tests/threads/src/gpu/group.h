@@ -56,6 +56,15 @@ struct Group {
     group_barrier().arrive_and_wait();
   }
   template <class F>
+  bool any(uint32_t* shared, const F& f) const {
+    shared[thread_number()] = f(thread_number()) ? 1u : 0u;
+    group_barrier().arrive_and_wait();
+    uint32_t found = 0;
+    for (int i = 0; i < group_threads; ++i) found |= shared[i];
+    group_barrier().arrive_and_wait();
+    return found != 0;
+  }
+  template <class F>
   void for_each_warp(int lanes, const F& f) const {
     f(thread_number() / lanes);
   }
