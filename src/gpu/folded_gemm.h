@@ -2,8 +2,8 @@
 //   acc <- RN32(acc + d),  d the dot of a block with both scales, one instruction (two for blocks of 32) from zero.
 // Operands are decoded to bf16 with the block's scale folded in: E2M1 times E4M3 has at most 6 significant bits, E2M1
 // times a power of two has 2. All terms of a block are multiples of one quantum and its sum is below 2^24 quanta
-// (matrix_plan() in gemm_pipeline.cpp), so neither the order inside the unit nor what it cuts below 24 bits rounds; then
-// one addition rounds.
+// (matrix_plan() in gemm_pipeline.cpp), so neither the order inside the unit nor what it cuts below 24 bits rounds;
+// then one addition rounds.
 //
 // Powers of two reach further than bf16 products may: a scale beyond 2^-50 .. 2^50 stays outside (`left`), and the
 // addition of a batch that has one (`far`) takes d * 2^left, exactly.
@@ -128,8 +128,9 @@ struct FoldedGemm {
   static constexpr int rows_at_once = group_threads / 4;  // that a group copies; half of a tile
   static constexpr int side_words = matrix_tile * batch_words;
   static constexpr int shared_words = stages * 2 * side_words;
-  static constexpr int tiles_down = 16;  // neighbours in the order of groups share operands in the cache
+  static constexpr int tiles_down = 16;         // neighbours in the order of groups share operands in the cache
   static constexpr int steps = block / unit_k;  // instructions that make a block's sum
+  static constexpr int columns = 2 / steps;     // of those, whose operands are read at once
   struct State : Fragments<Unit, steps> {
     uint32_t offset;  // of what a thread copies of each operand: 16 bytes of row thread/4 and of the row 64 below
   };
@@ -204,7 +205,8 @@ struct FoldedGemm {
     if (a.far == nullptr && b.far == nullptr) return false;
     return group.any(shared, [&](int thread) {
       bool is_far = false;
-      for (int batch = thread; batch < count; batch += group_threads) is_far |= is_far_at(a, batch) || is_far_at(b, batch);
+      for (int batch = thread; batch < count; batch += group_threads)
+        is_far |= is_far_at(a, batch) || is_far_at(b, batch);
       return is_far;
     });
   }
@@ -251,16 +253,13 @@ struct FoldedGemm {
         }
       });
       FP4_UNROLL
-      for (int n = 0; n < Unit::tiles_n; n += 2) {
+      for (int n = 0; n < Unit::tiles_n; n += columns) {
         Unit::hold_reads();
         registers.for_each_lane(first, [&](int lane, State& f) {
-          FP4_UNROLL
-          for (int step = 0; step < steps; ++step) {
-            read_b(values + side_words, first_n(warp) + n * Unit::n, run * steps + step, lane, f.b[step]);
-          }
+          read_b(values + side_words, first_n(warp) + n * Unit::n, run * steps, lane, f.b);
         });
         FP4_UNROLL
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < columns; ++i) {
           FP4_UNROLL
           for (int m = 0; m < Unit::tiles_m; ++m) {
             registers.for_each_lane(first, [&](int, State& f) {
@@ -325,23 +324,29 @@ struct FoldedGemm {
     return side.left == nullptr || row >= side.rows ? 0 : side.left[run * side.rows + row];
   }
 
-  // A step's two pieces of the rows of one instruction of `a`, and of two instructions of `b`. ldmatrix takes the
-  // address of one row and piece from each lane and gives word lane%4 of row lane/4 of each of four times 8 rows.
+  // A step's two pieces of the rows of one instruction of `a`; two such of `b`, below or beside each other. ldmatrix
+  // takes the address of one row and piece from each lane and gives word lane%4 of row lane/4 of each of four times 8
+  // rows.
   FP4_HD static void read_a(const uint32_t* values, int row, int step, int lane, uint32_t (&a)[Unit::words_a]) {
 #if FP4_GPU_NVIDIA_UNIT
     read_matrices(values + row * batch_words + place(lane % 16, 2 * step + lane / 16), a[0], a[1], a[2], a[3]);
 #else
-    for (int j = 0; j < Unit::words_a; ++j) a[j] = word_at(values, row + Unit::row_a(lane, j), step, Unit::byte_a(lane, j));
+    for (int j = 0; j < Unit::words_a; ++j)
+      a[j] = word_at(values, row + Unit::row_a(lane, j), step, Unit::byte_a(lane, j));
 #endif
   }
-  FP4_HD static void read_b(const uint32_t* values, int row, int step, int lane, uint32_t (&b)[2][Unit::words_b]) {
+  FP4_HD static void read_b(const uint32_t* values, int row, int step, int lane,
+                            uint32_t (&b)[steps][columns][Unit::words_b]) {
 #if FP4_GPU_NVIDIA_UNIT
-    read_matrices(values + row * batch_words + place(lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2), b[0][0],
-                  b[0][1], b[1][0], b[1][1]);
+    const int below = lane / 16 * 8 % (columns * 8);
+    read_matrices(values + row * batch_words + place(below + lane % 8, 2 * step + lane / 8 % (2 * steps)), b[0][0][0],
+                  b[0][0][1], b[steps - 1][columns - 1][0], b[steps - 1][columns - 1][1]);
 #else
-    for (int i = 0; i < 2; ++i) {
-      for (int j = 0; j < Unit::words_b; ++j) {
-        b[i][j] = word_at(values, row + i * Unit::n + Unit::row_b(lane), step, Unit::byte_b(lane, j));
+    for (int s = 0; s < steps; ++s) {
+      for (int i = 0; i < columns; ++i) {
+        for (int j = 0; j < Unit::words_b; ++j) {
+          b[s][i][j] = word_at(values, row + i * Unit::n + Unit::row_b(lane), step + s, Unit::byte_b(lane, j));
+        }
       }
     }
 #endif

@@ -30,12 +30,13 @@ namespace fp4::gpu {
 
 inline constexpr int unit_k = 16;  // elements of k that one instruction sums
 
-// What a lane holds of the instructions that make a block's sum: all rows of its warp, and two instructions' columns.
+// What a lane holds of the instructions that make a block's sum: all rows of its warp, and the columns of two
+// instructions of one step, or of one of two.
 template <class Unit, int steps>
 struct Fragments {
-  static constexpr int lanes = Unit::lanes;
+  static constexpr int lanes = Unit::lanes, columns = 2 / steps;
   uint32_t a[steps][Unit::tiles_m][Unit::words_a];
-  uint32_t b[steps][2][Unit::words_b];
+  uint32_t b[steps][columns][Unit::words_b];
   float d[4];
   float acc[Unit::tiles_m][Unit::tiles_n][4];
 };
@@ -106,7 +107,7 @@ struct NvidiaUnit {
 #endif
   }
 
-  // d += the step's rows m times its columns n (0 or 1).
+  // d += the step's rows m times its columns n.
   template <class Registers>
   FP4_HD static void multiply(Registers& registers, [[maybe_unused]] int first, int step, int m_tile, int n_tile) {
 #if FP4_GPU_NVIDIA_UNIT
