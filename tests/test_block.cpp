@@ -247,6 +247,35 @@ TEST_CASE("factors of eight mantissa bits and powers of two", "[quick]") {
                     Catch::Contains("scale must be e8m0"));
 }
 
+// compressed-tensors on bf16: 1/A = 2.959538 becomes 2.953125, 2688 times that is 7938, and bf16 has 7936 and 7968
+// there. Of A = .02 2688 * 50 is beyond fp16, of A = 2^-126 beyond bf16.
+TEST_CASE("factors in bf16 and fp16 round 1/A, too, and are 1 where they would be infinite", "[quick]") {
+  std::vector<float> x(16, 0.0f);
+  const auto factor_of = [&](float amax, const std::string& words) {
+    x[0] = amax;
+    return quantized(("nvfp4,arithmetic=divide_global,decode=divide_global," + words).c_str(), x, 1).tensor_scale[0];
+  };
+  CHECK(factor_of(.337890625f, "factor_format=bf16") == 7936);
+  CHECK(factor_of(.337890625f, "factor_format=bf16,factor_order=divide") == 7968);
+  CHECK(factor_of(0.5f, "factor_format=fp16") == 5376);
+  CHECK(factor_of(0.02f, "factor_format=fp16") == 1);
+  CHECK(factor_of(0x1p-126f, "factor_format=bf16") == 1);
+}
+
+// The middle of nf4's -.0910500363 and 0 is -.0455250181, of 0 and .0795802996 .0397901498, all fp32 numbers.
+TEST_CASE("ties go down in bitsandbytes, and to RaZeR's own value", "[quick]") {
+  std::vector<float> x(64, 0.0f);
+  x[0] = 1, x[1] = .039790149778f, x[2] = std::nextafter(x[1], 1.0f), x[3] = -.045525018126f;
+  const Quantized q = quantized("nf4,rounding=nearest_below", x, 1);
+  CHECK((q.code(0, 0) == 15 && q.code(0, 1) == 7 && q.code(0, 2) == 8 && q.code(0, 3) == 6));
+  x = {6, 2.5f, -2.5f, -4.5f};
+  x.resize(32, 0.0f);
+  const Quantized e = quantized("mxfp4,rounding=nearest_below", x, 1);
+  CHECK((e.code(0, 1) == 4 && e.code(0, 2) == 13));
+  CHECK(quantized("razer,tensor_scale=none,rounding=nearest_toward_zero", x, 1).code(0, 3) == 8);
+  CHECK(quantized("razer,tensor_scale=none", x, 1).code(0, 3) == 14);
+}
+
 // 16/17 of 6 is 5.647: 5.5 over it is .974 -> 1, over 6 .917 -> .9375; 5.5 over 448 * 96/17 is the tensor scale.
 TEST_CASE("headroom aims at 16/17 of the range", "[quick]") {
   std::vector<float> x(16, 0.0f);

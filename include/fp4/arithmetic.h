@@ -17,7 +17,8 @@ enum class Arithmetic : uint8_t {
   modelopt,
   multiply,
   fouroversix,
-  factor_first
+  factor_first,
+  bf16_reciprocals
 };
 
 struct ArithmeticInfo {
@@ -43,9 +44,12 @@ inline constexpr ArithmeticInfo arithmetic_table[] = {
     {Arithmetic::multiply, "multiply",
      "y = fl32(x*S) in a pass of its own, then scale and payload of y as `exact` has them without g", "AMD-AGI/ALTO"},
     {Arithmetic::fouroversix, "fouroversix",
-     "scale of fl32(S * fl32(a/M)), of 2/3 M as fl32(1.5 of that), S = target*M/A; payload as vllm",
+     "scale of fl32(S * fl32(a/M)), of 2/3 M as fl32(1.5 of that), S = target*M/A; payload as vllm, of int4_6 "
+     "fl32(7/6 of that) to an integer",
      "fouroversix; Transformer Engine and FlashInfer 4over6 with payload=te"},
     {Arithmetic::factor_first, "factor_first", "scale of fl32(fl32(a/g)/M); fl32(x / fl32(s*g))", "AMD-AGI/ALTO NVFP4"},
+    {Arithmetic::bf16_reciprocals, "bf16_reciprocals",
+     "scale of bf16(fl32(fl32(a/g) * bf16(1/M))); fl32(x * bf16(1/fl32(s*g)))", "HiFloat4 2602.11287"},
 };
 static_assert(ids_are_indices(arithmetic_table));
 
@@ -58,7 +62,9 @@ enum class PayloadOrder : uint8_t {
   vllm,
   divide_global,
   multiply_global,
-  divide_then_multiply
+  divide_then_multiply,
+  divide_twice,
+  bf16_reciprocal
 };
 
 struct PayloadOrderInfo {
@@ -79,6 +85,8 @@ inline constexpr PayloadOrderInfo payload_order_table[] = {
     {PayloadOrder::multiply_global, "multiply_global", "fl32(x * fl32(S/s)), and 0 under a zero scale",
      "MLX's kernels"},
     {PayloadOrder::divide_then_multiply, "divide_then_multiply", "fl32(fl32(x/s) * S)", "MLX's graph"},
+    {PayloadOrder::divide_twice, "divide_twice", "fl32(fl32(x/g) / s)", "RaZeR"},
+    {PayloadOrder::bf16_reciprocal, "bf16_reciprocal", "fl32(x * bf16(1/fl32(s*g)))", "HiFloat4"},
 };
 static_assert(ids_are_indices(payload_order_table));
 
@@ -95,6 +103,7 @@ FP4_HD constexpr PayloadOrder payload_order_of(Arithmetic order) {
     case Arithmetic::vllm:
     case Arithmetic::fouroversix: return PayloadOrder::vllm;
     case Arithmetic::divide_global: return PayloadOrder::divide_global;
+    case Arithmetic::bf16_reciprocals: return PayloadOrder::bf16_reciprocal;
   }
   return PayloadOrder::of_arithmetic;
 }
@@ -129,7 +138,7 @@ static_assert(ids_are_indices(payload_type_table));
 // The type of the operations: PyTorch gives bf16 to bf16 tensors and constants, fp32 as soon as the fp32 tensor scale
 // takes part. So x, a and fl32(a/M) are rounded to bf16, and payloads too where there is no tensor scale; `multiply`
 // stores its y in bf16.
-enum class Compute : uint8_t { fp32, bf16 };
+enum class Compute : uint8_t { fp32, bf16, fp16 };
 
 struct ComputeInfo {
   Compute id;
@@ -142,6 +151,7 @@ inline constexpr ComputeInfo compute_table[] = {
     {Compute::fp32, "fp32", "operations of `arithmetic` are rounded to fp32", "definition"},
     {Compute::bf16, "bf16", "x, a and a/M are rounded to bf16, and payloads where there is no tensor scale",
      "compressed-tensors and microxcaling on bf16 tensors"},
+    {Compute::fp16, "fp16", "the same in fp16", "compressed-tensors on fp16 tensors"},
 };
 static_assert(ids_are_indices(compute_table));
 
@@ -151,7 +161,15 @@ FP4_HD constexpr float rounded_to_bf16(float x) {
   const uint32_t bits = bits_of(x);
   return float_of((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);
 }
-FP4_HD constexpr float computed(Compute c, float x) { return c == Compute::bf16 ? rounded_to_bf16(x) : x; }
+// x to the nearest fp16, ties to even; beyond its largest value infinity.
+FP4_HD constexpr float rounded_to_fp16(float x) {
+  constexpr FloatFormat fp16 = {5, 10, 15, true, true, true, 0x7BFF, 0x7FFF, true};
+  if (!is_finite(x)) return x;
+  return decode(fp16, encode(fp16, exact_magnitude(x), is_negative(x), {}) | (is_negative(x) ? fp16.sign_code() : 0u));
+}
+FP4_HD constexpr float computed(Compute c, float x) {
+  return c == Compute::bf16 ? rounded_to_bf16(x) : c == Compute::fp16 ? rounded_to_fp16(x) : x;
+}
 
 // Whether S comes first and g = fl32(1/S) from it.
 FP4_HD constexpr bool starts_from_multiplier(Arithmetic order) {
@@ -203,6 +221,8 @@ FP4_HD constexpr Magnitude scale_quotient(Arithmetic order, float amax, Divisor 
     case Arithmetic::modelopt: return magnitude_or_overflow(amax / (m.rounded() * t.g));
     case Arithmetic::fouroversix: return magnitude_or_overflow(t.te_multiplier * computed(c, amax / m.rounded()));
     case Arithmetic::factor_first: return magnitude_or_overflow(amax / t.g / m.rounded());
+    case Arithmetic::bf16_reciprocals:
+      return magnitude_or_overflow(rounded_to_bf16(amax / t.g * rounded_to_bf16(1.0f / m.rounded())));
   }
   return {};
 }
@@ -251,6 +271,8 @@ FP4_HD constexpr Magnitude payload(Arithmetic order, float x, float s, TensorFac
     case PayloadOrder::divide_global: u = a / (s / t.te_multiplier); break;
     case PayloadOrder::multiply_global: u = a * (t.te_multiplier / s); break;
     case PayloadOrder::divide_then_multiply: u = a / s * t.te_multiplier; break;
+    case PayloadOrder::divide_twice: u = a / t.g / s; break;
+    case PayloadOrder::bf16_reciprocal: u = a * rounded_to_bf16(1.0f / (s * t.g)); break;
   }
   return magnitude_or_overflow(computed(c, u) * prescale);
 }

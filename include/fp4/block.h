@@ -59,6 +59,15 @@ struct Quantizer {
 #endif
   }
   FP4_HD constexpr PayloadOrder order_of_payload() const { return payload_order(arithmetic, payload); }
+  // Whether elements are counted in sevenths of 6, as the code of fouroversix does it: int4 under fl32(7/6) of
+  // payloads.
+  FP4_HD constexpr bool counts_sevenths([[maybe_unused]] const FloatFormat& e) const {
+#if FP4_DEVICE_CODE
+    return false;
+#else
+    return arithmetic == Arithmetic::fouroversix && e.grid == &int4_6_grid;
+#endif
+  }
   FP4_HD constexpr bool stores_multiplier() const { return scale_rule == ScaleRule::encode; }
   FP4_HD constexpr bool has_choice() const {
 #if FP4_DEVICE_CODE
@@ -181,6 +190,10 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float element, uint32
                                   q.prescale, q.payload_type(), q.payload);
 #if !FP4_DEVICE_CODE
       if (q.payload_rounding == PayloadType::bf16) u = payload_in_bf16(u, e.largest());
+      if (q.counts_sevenths(e)) {
+        u = magnitude_or_overflow(round_to_float(u, false, Rounding::nearest_even) * (7.0f / 6.0f));
+        return encode(format_of(Element::int4), u, negative, {q.rounding, q.random_bits, random});
+      }
 #endif
       code = encode(e, u, negative, {q.rounding, q.random_bits, random});
     }
@@ -224,19 +237,23 @@ FP4_HD constexpr uint32_t apply_scale_policies(const Quantizer& q, uint32_t code
 
 // x minus the decoded value in fp32, as kernels work it out (scale_rule.h).
 constexpr float error_in_fp32(const Quantizer& q, float x, uint32_t code, float s, TensorFactor t, float amax) {
-  const float candidate = decode(q.element, code) * s;
+  const FloatFormat& e = q.element_under(s);
+  s = magnitude(s);
+  if (q.counts_sevenths(e) && q.error_order == ErrorOrder::decoded_amax)
+    return decode(format_of(Element::int4), code) * s * amax * (6.0f / 7.0f) / q.top() - x;
+  const float candidate = decode(e, code) * s;
   switch (q.error_order) {
     case ErrorOrder::decoded_amax: return candidate * amax / q.top() - x;
     case ErrorOrder::decoded_factor: return candidate * t.g - x;
-    case ErrorOrder::scaled: return candidate - x * t.te_multiplier;
+    case ErrorOrder::scaled: return candidate - (starts_from_multiplier(q.arithmetic) ? x * t.te_multiplier : x / t.g);
     case ErrorOrder::fp64: break;
   }
   return 0.0f;
 }
 
-// The error of a trial in fp32; `amax` is the tensor's.
+// The error of a trial in fp32; `amax` is the tensor's. Choices try the codes that they write, unless those are drawn.
 inline float trial_error_in_fp32(Quantizer q, const BlockView& x, uint32_t scale_code, TensorFactor t, float amax) {
-  q.rounding = Rounding::nearest_even;
+  if (!q.has_choice() || is_stochastic(q.rounding)) q.rounding = Rounding::nearest_even;
   const float s = scale_value(q, scale_code);
   float of_row[128] = {};  // of the largest square
   for (int64_t r = 0; r < x.rows; ++r) {

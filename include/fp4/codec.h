@@ -59,8 +59,15 @@ FP4_HD constexpr uint32_t encode_on_grid(const ElementGrid& g, Magnitude x, bool
 #if FP4_DEVICE_CODE
   const Fraction d = {};
 #else
+  if (how.mode == Rounding::nearest_below) {
+    const double middle =
+        static_cast<double>((magnitude(g.value[codes[low]]) + magnitude(g.value[codes[low + 1]])) / 2);
+    return codes[negative ? approximate(x) < middle ? low : low + 1 : approximate(x) > middle ? low + 1 : low];
+  }
   const uint128 numerator = static_cast<uint128>(offset) << 64 | p.rest.bits;
   const Fraction d = {static_cast<uint64_t>(numerator / gap), p.rest.sticky || numerator % gap != 0};
+  const bool is_tie = d.bits == uint64_t{1} << 63 && !d.sticky;
+  if (is_tie && how.mode == Rounding::nearest_toward_zero && codes[low + 1] == g.tie_code) return codes[low + 1];
 #endif
   const bool up = rounds_up(how.mode, d, (codes[low] & 1) != 0, negative, how.random_bits, how.random);
   return codes[up ? low + 1 : low];

@@ -48,6 +48,7 @@ struct ElementGrid {
   MicroLevel micro[most_micro_levels] = {};
   int base = -1;
   int base_bits = 0;
+  int tie_code = -1;  // what nearest_toward_zero takes of two neighbours at one distance
   const ElementCalls* calls = nullptr;
 
   FP4_HD constexpr bool has_micro() const { return micro[0].per > 0; }
@@ -246,11 +247,16 @@ inline constexpr float nf4_values[] = {-1.0f,
                                        1.0f};
 inline constexpr ElementGrid nf4_grid = make_grid(nf4_values, false);
 
-// e2m1 whose code 8 is another number than -0.
+// e2m1 whose code 8 is another number than -0, which wins its ties: RaZeR takes what is strictly nearer than it.
+constexpr ElementGrid make_razer_grid(const float (&values)[16]) {
+  ElementGrid g = make_grid(values, false);
+  g.tie_code = 8;
+  return g;
+}
 inline constexpr float e2m1_minus_5_values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -5, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-inline constexpr ElementGrid e2m1_minus_5_grid = make_grid(e2m1_minus_5_values, false);
+inline constexpr ElementGrid e2m1_minus_5_grid = make_razer_grid(e2m1_minus_5_values);
 inline constexpr float e2m1_plus_5_values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 5, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-inline constexpr ElementGrid e2m1_plus_5_grid = make_grid(e2m1_plus_5_values, false);
+inline constexpr ElementGrid e2m1_plus_5_grid = make_razer_grid(e2m1_plus_5_values);
 
 // Sign, one bit before the point and `fraction_bits` after it: k / 2^fraction_bits.
 template <int fraction_bits>

@@ -41,7 +41,12 @@ inline void micro_exponents(const Quantizer& q, const BlockView& x, uint32_t sca
   for (int64_t k = 0; k < x.cols; ++k) out[k] = 0;
   if (stored == 0.0f) return;
   share_exponents(
-      q, x, [&](float amax) { return payload(q.arithmetic, amax, stored, t, q.prescale).log2_floor(); }, out);
+      q, x,
+      [&](float amax) {
+        const float a = at_most_largest(computed(q.compute, amax));
+        return payload(q.arithmetic, a, stored, t, q.prescale, q.payload_type(), q.payload).log2_floor();
+      },
+      out);
 }
 
 /// The code of an element whose parts have the exponent sum e.

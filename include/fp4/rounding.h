@@ -24,7 +24,8 @@ enum class Rounding : uint8_t {
   stochastic_truncated,
   nearest_toward_positive,
   odd,
-  stochastic_odd
+  stochastic_odd,
+  nearest_below
 };
 
 struct RoundingInfo {
@@ -52,6 +53,7 @@ inline constexpr RoundingInfo rounding_table[] = {
      false},
     {Rounding::odd, "odd", "to the odd code unless exact", "gfloat ToOdd", false},
     {Rounding::stochastic_odd, "stochastic_odd", "as stochastic, ties of d*2^n to odd", "gfloat StochasticOdd", true},
+    {Rounding::nearest_below, "nearest_below", "nearest, ties down; of lists by fp32 middles", "bitsandbytes", false},
 };
 static_assert(ids_are_indices(rounding_table));
 
@@ -65,7 +67,8 @@ FP4_HD constexpr bool is_stochastic(Rounding mode) {
     case Rounding::toward_positive:
     case Rounding::toward_negative:
     case Rounding::nearest_toward_positive:
-    case Rounding::odd: return false;
+    case Rounding::odd:
+    case Rounding::nearest_below: return false;
     case Rounding::stochastic:
     case Rounding::stochastic_midpoint:
     case Rounding::stochastic_truncated:
@@ -114,6 +117,7 @@ FP4_HD constexpr bool rounds_up(Rounding mode, Fraction d, bool low_code_is_odd,
     case Rounding::stochastic_odd: return inexact && stochastic_rounds_up(mode, random_bits, d, r);
     case Rounding::nearest_toward_positive: return above_half || (tie && !negative);
     case Rounding::odd: return inexact && !low_code_is_odd;
+    case Rounding::nearest_below: return above_half || (tie && negative);
   }
   return false;
 }

@@ -108,8 +108,9 @@ inline constexpr ErrorOrderInfo error_order_table[] = {
      "Transformer Engine 4over6"},
     {ErrorOrder::decoded_factor, "decoded_factor", "fl32(fl32(fl32(q*s)*g) - x), in fp32",
      "FlashInfer 4over6, since 2026-08"},
-    {ErrorOrder::scaled, "scaled", "fl32(q*s - fl32(x*S)), in fp32; q*s is exact in fp16",
-     "Transformer Engine and FlashInfer 4over6, fast math"},
+    {ErrorOrder::scaled, "scaled",
+     "fl32(q*s - fl32(x*S)), in fp32, without S fl32(q*s - fl32(x/g)); q*s is exact in fp16",
+     "Transformer Engine and FlashInfer 4over6, fast math; RaZeR"},
 };
 static_assert(ids_are_indices(error_order_table));
 

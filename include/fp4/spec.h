@@ -165,8 +165,10 @@ inline std::string invalid_grid_reason(const QuantSpec& s) {
   if (!s.has_scale()) return "";
   if ((is_listed || s.choice.is_on) &&
       (s.payload_type != PayloadType::of_compute || s.scale_overflow != ScaleOverflow::saturate ||
-       s.subnormals != Subnormals::keep || s.error_order != ErrorOrder::fp64))
-    return "elements that are lists, and choices, take no payload_type, scale_overflow, subnormals and error_order";
+       s.subnormals != Subnormals::keep))
+    return "elements that are lists, and choices, take no payload_type, scale_overflow and subnormals";
+  if (is_listed && !s.choice.is_on && s.error_order != ErrorOrder::fp64)
+    return "elements that are lists take error_order in a choice alone";
   if (is_listed && (s.scale_rule == ScaleRule::even || s.scale_rule == ScaleRule::even_above))
     return "scale_rule even and even_above round a mantissa: the element must be a float format";
   if (element.is_grid() && element.grid->calls != nullptr && element.grid->calls->scale != nullptr &&
@@ -177,7 +179,8 @@ inline std::string invalid_grid_reason(const QuantSpec& s) {
       if (level.per > 0 && (s.block.kind != BlockKind::vector || s.block.size % level.per != 0))
         return "micro-exponents divide 1 x B blocks evenly";
     }
-    if (s.arithmetic != Arithmetic::exact) return "micro-exponents need arithmetic exact";
+    if (s.arithmetic != Arithmetic::exact && s.arithmetic != Arithmetic::bf16_reciprocals)
+      return "micro-exponents need arithmetic exact or bf16_reciprocals";
     if (tries_codes(s.scale_rule) || s.corrects_scales() || s.scale_rule == ScaleRule::encode)
       return "micro-exponents are not defined for scale_rule four_over_six, mse, ms_eden and encode";
     if (s.choice.is_on) return "choice and micro-exponents exclude each other";
@@ -230,7 +233,7 @@ inline std::string invalid_reason(const QuantSpec& s) {
   const bool has_own_order = s.arithmetic == Arithmetic::te || s.arithmetic == Arithmetic::vllm ||
                              s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt ||
                              s.arithmetic == Arithmetic::multiply || s.arithmetic == Arithmetic::fouroversix ||
-                             s.arithmetic == Arithmetic::factor_first;
+                             s.arithmetic == Arithmetic::factor_first || s.arithmetic == Arithmetic::bf16_reciprocals;
   if (s.scale_rule == ScaleRule::encode && has_own_order) {
     return "scale_rule encode is defined for arithmetic exact, divide and reciprocal, not for te and others in fp32";
   }
@@ -257,11 +260,12 @@ inline std::string invalid_reason(const QuantSpec& s) {
   if (is_given && (s.decode == Decode::amax_first || s.factor_format != FactorFormat::fp32)) {
     return "tensor_scale given knows no amax and no factor_format";
   }
-  if (s.error_order != ErrorOrder::fp64 && (!tries_codes(s.scale_rule) || !s.has_tensor_scale() ||
-                                            !starts_from_multiplier(s.arithmetic) || s.prescale != 1.0f)) {
-    return "error orders in fp32 need scale_rule four_over_six or mse, a tensor scale, an arithmetic that starts from "
-           "S "
-           "and no prescale";
+  const bool has_error_order =
+      starts_from_multiplier(s.arithmetic) || (s.error_order == ErrorOrder::scaled && s.choice.is_on && is_fp32_order);
+  if (s.error_order != ErrorOrder::fp64 && ((!tries_codes(s.scale_rule) && !s.choice.is_on) || !s.has_tensor_scale() ||
+                                            !has_error_order || s.prescale != 1.0f)) {
+    return "error orders in fp32 need scale_rule four_over_six or mse or a choice, a tensor scale, an arithmetic that "
+           "starts from S (scaled of a choice: one in fp32) and no prescale";
   }
   if (s.error_order != ErrorOrder::fp64 && (s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor)) {
     return "error orders in fp32 are defined for 1 x B and B x B blocks";
@@ -277,9 +281,10 @@ inline std::string invalid_reason(const QuantSpec& s) {
     return "decode amax_first stores the amax in fp32: factor_format must be fp32";
   }
   if (s.compute != Compute::fp32 && (s.arithmetic == Arithmetic::exact || s.scale_rule == ScaleRule::encode)) {
-    return "compute bf16 rounds operations: arithmetic must not be exact, nor scale_rule encode";
+    return "compute bf16 and fp16 round operations: arithmetic must not be exact, nor scale_rule encode";
   }
-  if (s.compute != Compute::fp32 && is_quest(s.scale_rule)) return "compute bf16 is not defined for quest rules";
+  if (s.compute != Compute::fp32 && is_quest(s.scale_rule))
+    return "compute bf16 and fp16 are not defined for quest rules";
   const bool knows_log2 = s.scale_rule == ScaleRule::floor || s.scale_rule == ScaleRule::ceil ||
                           s.scale_rule == ScaleRule::rceil || s.scale_rule == ScaleRule::even ||
                           s.scale_rule == ScaleRule::even_above || s.scale_rule == ScaleRule::nearest_log2 ||
@@ -290,8 +295,8 @@ inline std::string invalid_reason(const QuantSpec& s) {
   }
   const bool rounds_up = s.scale_rule == ScaleRule::ceil || s.scale_rule == ScaleRule::rceil ||
                          s.scale_rule == ScaleRule::nearest_log2 || s.scale_rule == ScaleRule::nearest_log2_amax;
-  if (s.exponent == Exponent::float_log2 && s.compute != Compute::fp32 && rounds_up) {
-    return "exponent float_log2 is defined in bf16 for scale_rule floor, even and even_above";
+  if (s.exponent == Exponent::float_log2 && (s.compute == Compute::fp16 || (s.compute != Compute::fp32 && rounds_up))) {
+    return "exponent float_log2 is defined in bf16 for scale_rule floor, even and even_above, in fp16 for none";
   }
   if (s.decode != Decode::scale_then_tensor && (s.prescale != 1.0f || s.scale_rule == ScaleRule::encode)) {
     return "decode orders other than scale_then_tensor take no prescale and no scale_rule encode";

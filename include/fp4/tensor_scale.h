@@ -1,7 +1,8 @@
 // The second scale level: one fp32 factor g for a tensor (NVFP4), held between sampling steps (2609.02846), one per
 // row, or one per row and 128 elements along K. From the tensor amax A: g = fl32(A / fl32(target*M)), so that the
 // largest block scale is about `target`; orders that start from S have S = min(fl32(target*M / A), FLT_MAX)
-// (divide_global: fl32(target*M * fl32(1/A))) and g = fl32(1/S). A factor may be stored in fewer bits (FactorFormat).
+// (divide_global: fl32(target*M * fl32(1/A))) and g = fl32(1/S). A factor may be stored in fewer bits (FactorFormat);
+// in bf16 and fp16 1/A is rounded, too: of A = .337890625, 1/A is 2.953125 in bf16 and S 7936, not 7968.
 #pragma once
 
 #include "fp4/arithmetic.h"
@@ -55,7 +56,7 @@ static_assert(ids_are_indices(factor_order_table));
 // exceeds the target. mantissa8: S = 1.f with the eight upper fraction bits f of fl32(M / max(A, 1e-12)), and
 // g = fl32(1/S); the exponent is left to the block scales and `target` is not read. Of e2m1's 6 over A = 5, 1.2, f is
 // 51, and 5 becomes 5 S = 5.996.
-enum class FactorFormat : uint8_t { fp32, power_of_two, mantissa8, bf16 };
+enum class FactorFormat : uint8_t { fp32, power_of_two, mantissa8, bf16, fp16 };
 
 struct FactorFormatInfo {
   FactorFormat id;
@@ -71,8 +72,11 @@ inline constexpr FactorFormatInfo factor_format_table[] = {
     {FactorFormat::mantissa8, "mantissa8",
      "S = 1.f, the eight upper fraction bits of M/A; e8m0 blocks keep its exponent",
      "macro block scaling, 2603.08713; AMD-AGI/ALTO", 8},
-    {FactorFormat::bf16, "bf16", "S, or g where the order does not start from S, rounded to bf16",
+    {FactorFormat::bf16, "bf16",
+     "S, or g where the order does not start from S, rounded to bf16; 0 and infinity become 1",
      "compressed-tensors on bf16 models", 16},
+    {FactorFormat::fp16, "fp16", "the same in fp16: an A below 2688/65520 has S = 1",
+     "compressed-tensors on fp16 models", 16},
 };
 static_assert(ids_are_indices(factor_format_table));
 
@@ -139,13 +143,18 @@ FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float 
   if (format == FactorFormat::power_of_two) {
     return rounded_up_to_power(tensor_factor(order, amax, target, largest, FactorFormat::fp32, by).g);
   }
+  const bool is_short = format == FactorFormat::bf16 || format == FactorFormat::fp16;
+  const auto rounded = [&](float x) {
+    return format == FactorFormat::bf16 ? rounded_to_bf16(x) : is_short ? rounded_to_fp16(x) : x;
+  };
   const auto stored = [&](float x) {
-    return at_most_largest(format == FactorFormat::bf16 ? rounded_to_bf16(at_most_largest(x)) : x);
+    const float y = rounded(x);
+    return is_short && (y == 0.0f || !is_finite(y)) ? 1.0f : at_most_largest(y);
   };
   if (starts_from_multiplier(order)) {
     const bool by_inverse =
         by == FactorOrder::inverse || (by == FactorOrder::of_arithmetic && order == Arithmetic::divide_global);
-    const float multiplier = stored(by_inverse ? target * largest * (1.0f / amax) : target * largest / amax);
+    const float multiplier = stored(by_inverse ? target * largest * rounded(1.0f / amax) : target * largest / amax);
     return {1.0f / multiplier, multiplier};
   }
   const float g = stored(amax / (target * largest));

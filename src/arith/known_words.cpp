@@ -163,7 +163,8 @@ bool is_known_to_quantisers(const QuantSpec& s) {
          ScaleRule::floor);
   forget(rest.scale_rounding, {Rounding::nearest_away, Rounding::toward_zero}, Rounding::nearest_even);
   forget(rest.tensor_scale, {TensorScale::given}, TensorScale::current);
-  forget(rest.factor_format, {FactorFormat::power_of_two, FactorFormat::mantissa8, FactorFormat::bf16},
+  forget(rest.factor_format,
+         {FactorFormat::power_of_two, FactorFormat::mantissa8, FactorFormat::bf16, FactorFormat::fp16},
          FactorFormat::fp32);
   forget(rest.factor_order, {FactorOrder::divide, FactorOrder::inverse}, FactorOrder::of_arithmetic);
   forget(rest.zero_scale, {ZeroScale::eighth}, ZeroScale::smallest);

@@ -278,7 +278,7 @@ const std::vector<SpecField<QuantSpec>>& quant_fields() {
       {"choice", "two grids of which each block takes the better by `error`; none: `element` alone", choice_json,
        choice_from, with_scale, nullptr},
       FP4_AXIS_FIELD(QuantSpec, error_order, error_order_table, "how that error is worked out",
-                     FP4_ALIVE(QuantSpec, s.has_scale() && tries_codes(s.scale_rule))),
+                     FP4_ALIVE(QuantSpec, s.has_scale() && (tries_codes(s.scale_rule) || s.choice.is_on))),
       FP4_AXIS_FIELD(QuantSpec, scale_rounding, rounding_table, "rounding of scale codes", with_rounded_scale),
       FP4_AXIS_FIELD(QuantSpec, scale_overflow, scale_overflow_table, "scales beyond the format's largest",
                      FP4_ALIVE(QuantSpec, with_rounded_scale(s) && format_of(s.scale).has_nan())),

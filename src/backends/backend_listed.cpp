@@ -110,7 +110,8 @@ class ListedBackend final : public Backend {
       return false;
     const bool one_factor = s.tensor_scale == TensorScale::none || s.tensor_scale == TensorScale::current ||
                             s.tensor_scale == TensorScale::hold;
-    const bool orders = s.arithmetic == Arithmetic::exact && s.compute == Compute::fp32;
+    const bool orders =
+        s.arithmetic == Arithmetic::exact && s.compute == Compute::fp32 && s.rounding != Rounding::nearest_below;
     const bool rules = s.scale_rule != ScaleRule::encode && !s.corrects_scales();
     const bool is_in_rows =
         s.block.kind == BlockKind::vector || (s.block.kind == BlockKind::row && !format_of(s.element).has_micro());

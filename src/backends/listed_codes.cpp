@@ -148,6 +148,7 @@ class BlockCoder {
       case Rounding::stochastic_midpoint:
       case Rounding::stochastic_truncated:
       case Rounding::stochastic_odd:
+      case Rounding::nearest_below:
         if (std::fabs(d - threshold) <= error) return core_code(x, e, draw);
         break;
     }

@@ -270,7 +270,13 @@ class Listed:
             return side[-1][1]
         i = bisect_right([v for v, _ in side], u) - 1
         (low, code), (high, above) = side[i], side[i + 1]
+        if mode == "nearest_below":  # the middle of two fp32 numbers in fp32
+            sum_of = f_add(fraction_to_f32(low), fraction_to_f32(high))
+            middle = Fraction(magnitude_units(sum_of), 1 << 150)
+            return above if u > middle or (u == middle and negative) else code
         d = (u - low) / (high - low)
+        if mode == "nearest_toward_zero" and 2 * d == 1 and self.name in ("e2m1_minus_5", "e2m1_plus_5") and abs(self.by_code[above]) == 5:
+            return above  # the special value takes what is no nearer to another
         r = draw() if d and mode.startswith("stochastic") else 0
         return above if rounds_up(mode, d.numerator, d.denominator, code, negative, n, r) else code
 
@@ -428,6 +434,8 @@ def rounds_up(mode, num, den, lo_code, negative, n, r):
         return 2 * num > den or (2 * num == den and not negative)
     if mode == "odd":
         return lo_code & 1 == 0
+    if mode == "nearest_below":
+        return 2 * num > den or (2 * num == den and negative)
     t, rest = divmod(num << n, den)
     if mode == "stochastic":
         t += 2 * rest > den or (2 * rest == den and t & 1 == 1)
@@ -544,7 +552,8 @@ POWER_RULES = ("floor", "ceil", "rceil", "even", "uos", "nearest_log2", "quest_f
 YOUNGER_POWER_RULES = ("even_above", "nearest_log2_amax", "floor_plus_one")
 FROM_MULTIPLIER = ("te", "vllm", "divide_global", "multiply", "fouroversix")  # orders that start from S = target*M/A
 PAYLOAD_OF = {"divide": "divide", "modelopt": "divide", "factor_first": "divide", "reciprocal": "reciprocal", "te": "te", "vllm": "vllm",
-              "fouroversix": "vllm", "divide_global": "divide_global", "exact": None, "multiply": None}
+              "fouroversix": "vllm", "divide_global": "divide_global", "bf16_reciprocals": "bf16_reciprocal", "exact": None,
+              "multiply": None}
 VALUE_RULES = ("amax", "encode", "four_over_six", "mse")
 EDEN_HEADROOM = Fraction(17, 16) * Fraction(93, 100)  # of ms_eden: the maximum lands on 6 / that
 
@@ -601,7 +610,7 @@ class Spec:
         for elem in (self.elem, self.other and self.other.elem):
             if isinstance(elem, (Listed, Micro)) and self.scale_rule in ("even", "even_above"):
                 return "even rules need a float format"
-        if isinstance(self.elem, Micro) and (self.scale == "none" or not self.block.isdigit() or self.arithmetic != "exact" or
+        if isinstance(self.elem, Micro) and (self.scale == "none" or not self.block.isdigit() or self.arithmetic not in ("exact", "bf16_reciprocals") or
                                              self.scale_rule in ("four_over_six", "mse", "ms_eden", "encode") or self.other):
             return "micro-exponents need 1 x B blocks, arithmetic=exact and a rule without trials"
         if self.other and self.scale != "none" and (self.scale_format.bits != 7 or self.scale_rule in ("encode", "ms_eden") or
@@ -611,8 +620,10 @@ class Spec:
             return "uos is defined for e2m1"
         if self.scale_rule == "four_over_six" and self.scale == "e8m0":
             return "four_over_six needs a scale format with mantissa"
-        if self.compute == "bf16" and (self.arithmetic == "exact" or self.scale_rule == "encode" or self.scale_rule.startswith("quest")):
+        if self.compute != "fp32" and (self.arithmetic == "exact" or self.scale_rule == "encode" or self.scale_rule.startswith("quest")):
             return "compute=bf16 rounds operations"
+        if self.compute == "fp16" and self.exponent == "float_log2":
+            return "float_log2 is not defined in fp16"
         if self.exponent == "float_log2" and self.scale_rule not in ("floor", "ceil", "rceil", "even", "even_above", "nearest_log2",
                                                                       "nearest_log2_amax"):
             return "float_log2 is defined for rules of the amax"
@@ -648,8 +659,10 @@ class Spec:
             return "given and factor belong together"
         if self.tensor_scale == "given" and (self.decode == "amax_first" or self.factor_format != "fp32" or self.error_order == "decoded_amax"):
             return "given knows no amax"
-        if self.error_order != "fp64" and (self.scale_rule not in ("four_over_six", "mse") or self.tensor_scale == "none" or self.p != 1
-                                           or self.arithmetic not in FROM_MULTIPLIER or self.block in ("row", "tensor")):
+        in_g = self.error_order == "scaled" and self.choice != "none" and PAYLOAD_OF[self.arithmetic]
+        if self.error_order != "fp64" and ((self.scale_rule not in ("four_over_six", "mse") and self.choice == "none")
+                                           or self.tensor_scale == "none" or self.p != 1 or self.block in ("row", "tensor")
+                                           or (self.arithmetic not in FROM_MULTIPLIER and not in_g)):
             return "error orders need trials and S"
         if self.scale_rule == "encode" and (self.arithmetic not in ("exact", "divide", "reciprocal") or self.zero_scale == "keep"):
             return "encode takes neither te nor zero_scale=keep"
@@ -680,13 +693,16 @@ def fraction_to_f32(f):
 LISTED = listed_elements()
 
 
-def to_bf16(b):
-    """The nearest bf16 of fp32 bits, ties to even, by search among all values."""
+def to_bf16(b, kind="bf16"):
+    """The nearest bf16 (or fp16) of fp32 bits, ties to even, by search among all values."""
     if not is_finite(b):
         return b
-    fmt = ELEMENTS["bf16"]
+    fmt = ELEMENTS[kind]
     c = round_to_format(fmt, magnitude_units(b), 1 << 149, "nearest_even", bool(b & SIGN))
     return (b & SIGN) | (INF if c == fmt.infinity else fmt.code_to_f32(c))
+
+
+NARROW = {"fp32": lambda b: b, "bf16": to_bf16, "fp16": lambda b: to_bf16(b, "fp16")}
 
 
 def log2_bits(num, den, kind):
@@ -720,8 +736,10 @@ class BlockQuantiser:
             return magnitude_units(a) * exact_m.denominator, exact_m.numerator * self.g_units
         if self.spec.arithmetic == "multiply":  # a is the maximum of y
             return magnitude_units(a) * exact_m.denominator, exact_m.numerator << 149
-        narrow = to_bf16 if self.spec.compute == "bf16" else lambda b: b
-        if self.spec.arithmetic == "te":
+        narrow = NARROW[self.spec.compute]
+        if self.spec.arithmetic == "bf16_reciprocals":
+            v = to_bf16(f_mul(f_div(a, self.g), to_bf16(f_div(ONE, m))))
+        elif self.spec.arithmetic == "te":
             v = f_mul(a, f_mul(self.s_te, f_div(ONE, m)))
         elif self.spec.arithmetic == "vllm":
             v = f_mul(self.s_te, narrow(f_mul(a, f_div(ONE, m))))
@@ -859,18 +877,23 @@ class BlockQuantiser:
     def error_in_fp32(self, code, xs, width):
         """Rows of the block one after the other, then their sums in halves."""
         s, top = self.decode_scale(code), self.spec.top()
-        codes = self.element_codes(code, xs, "nearest_even", None)
+        tries_own = self.spec.choice != "none" and not self.spec.rounding.startswith("stochastic")
+        codes = self.element_codes(code, xs, self.spec.rounding if tries_own else "nearest_even", None)
         sums = []
         for first in range(0, len(xs), width):
             total = 0
             for x, q in zip(xs[first:first + width], codes[first:first + width]):
                 candidate = f_mul(self.spec.elem.code_to_f32(q), s)
-                if self.spec.error_order == "decoded_amax":
+                if self.spec.error_order == "decoded_amax" and self.counts_sevenths:
+                    units = f_mul(f_mul(LISTED["int4"].code_to_f32(q), s), self.amax)
+                    d = f_add(f_div(f_mul(units, fraction_to_f32(Fraction(6, 7))), top), x ^ SIGN)
+                elif self.spec.error_order == "decoded_amax":
                     d = f_add(f_div(f_mul(candidate, self.amax), top), x ^ SIGN)
                 elif self.spec.error_order == "decoded_factor":
                     d = f_add(f_mul(candidate, self.g), x ^ SIGN)
                 else:
-                    d = f_add(candidate, f_mul(x, self.s_te) ^ SIGN)
+                    normal = f_mul(x, self.s_te) if self.spec.arithmetic in FROM_MULTIPLIER else f_div(x, self.g)
+                    d = f_add(candidate, normal ^ SIGN)
                 term = f_mul(d, d) if self.spec.error == "mse" else d & NAN
                 total = max(total, term) if self.spec.error == "max" else f_add(total, term)
             sums.append(total)
@@ -903,8 +926,7 @@ class BlockQuantiser:
         if poisons and (is_nan(self.g) or not all(is_finite(x) for x in xs)):
             return None
         a = max((x & NAN for x in xs if is_finite(x)), default=0)
-        if spec.compute == "bf16":
-            a = min(to_bf16(a), FLT_MAX)
+        a = min(NARROW[spec.compute](a), FLT_MAX)
         if spec.arithmetic == "multiply":
             a = min(self.product(a), FLT_MAX)
         rule = spec.scale_rule
@@ -938,8 +960,7 @@ class BlockQuantiser:
     # -- elements
     def product(self, x):
         """multiply: |y| = fl32(|x| S), in bf16 under compute=bf16."""
-        y = f_mul(x & NAN, self.s_te)
-        return to_bf16(y) if self.spec.compute == "bf16" else y
+        return NARROW[self.spec.compute](f_mul(x & NAN, self.s_te))
 
     def decode_scale(self, code):
         """The scale that multiplies element values: the code's value, in encode fl32(1/mu)."""
@@ -959,7 +980,7 @@ class BlockQuantiser:
             return lambda x: (magnitude_units(x) * num, den)
         if spec.arithmetic == "multiply":
             def of_product(x):
-                y = self.product(min(to_bf16(x & NAN), FLT_MAX) if spec.compute == "bf16" else x)
+                y = self.product(min(NARROW[spec.compute](x & NAN), FLT_MAX))
                 return (1, 0) if y == INF else (magnitude_units(y) * spec.p.numerator, magnitude_units(stored) * spec.p.denominator)
             return of_product
         if spec.scale_rule == "encode":
@@ -977,21 +998,24 @@ class BlockQuantiser:
                 k = f_div(ONE, f_mul(stored, g))
             elif spec.payload_order == "multiply_global":
                 k = f_div(self.s_te, stored)
-            elif spec.payload_order == "divide_then_multiply":
+            elif spec.payload_order == "bf16_reciprocal":
+                k = to_bf16(f_div(ONE, f_mul(stored, g)))
+            elif spec.payload_order in ("divide_then_multiply", "divide_twice"):
                 k = None
             else:
                 k = min(f_div(ONE, f_mul(stored, g)), FLT_MAX)
 
             def one(x):
+                if k is None and spec.payload_order == "divide_twice":
+                    return f_div(f_div(x, g), stored)
                 return f_mul(f_div(x, stored), self.s_te) if k is None else f_mul(x, k)
 
-        bf16 = spec.compute == "bf16"
-        bf16_payload = bf16 and spec.tensor_scale == "none"
+        narrow = NARROW[spec.compute]
 
         def chain(x):
-            u = one(min(to_bf16(x & NAN), FLT_MAX) if bf16 else x & NAN)
-            if bf16_payload:
-                u = to_bf16(u)
+            u = one(min(narrow(x & NAN), FLT_MAX))
+            if spec.tensor_scale == "none":
+                u = narrow(u)
             if spec.p != 1:
                 u = f_mul(u, spec.p_bits)
             return (1, 0) if u == INF else (magnitude_units(u), 1 << 149)
@@ -1006,6 +1030,8 @@ class BlockQuantiser:
         payload = None if keep_zero else self.payloads(code)
         if isinstance(elem, Micro):
             return self.micro_codes(payload, xs, mode, draws)
+        if self.counts_sevenths:
+            elem = LISTED["int4"]
         out = []
         for i, x in enumerate(xs):
             negative = bool(x & SIGN)
@@ -1020,6 +1046,9 @@ class BlockQuantiser:
             c = elem.zero
             if not keep_zero and x & NAN:
                 num, den = payload(x)
+                if self.counts_sevenths and den:
+                    u = f_mul(fraction_to_f32(Fraction(num, den)), fraction_to_f32(Fraction(7, 6)))
+                    num, den = (1, 0) if u == INF else (magnitude_units(u), 1 << 149)
                 if spec.payload_type == "bf16":
                     top = elem.max_fraction
                     if den == 0 or Fraction(num, den) > top:
@@ -1049,6 +1078,11 @@ class BlockQuantiser:
             code = 0 if payload is None else self.some_code
             out.append(e << elem.base.bits | base.element_codes(code, [xs[i]], mode, draws and [draws[i]])[0])
         return out
+
+    @property
+    def counts_sevenths(self):
+        """fouroversix codes int4_6 as integers under fl32(7/6)."""
+        return self.spec.arithmetic == "fouroversix" and self.spec.elem.name == "int4_6"
 
     @property
     def some_code(self):
@@ -1090,7 +1124,7 @@ def tensor_scale_of(spec, a):
     if spec.tensor_scale == "given":
         f = spec.factor_bits
         return (f_div(ONE, f), f, 0) if spec.arithmetic in FROM_MULTIPLIER else (f, ONE, 0)
-    if spec.factor_format in ("fp32", "bf16") or spec.tensor_scale == "none" or not a:
+    if spec.factor_format in NARROW or spec.tensor_scale == "none" or not a:
         return fp32_tensor_scale_of(spec, a)
     if spec.factor_format == "mantissa8":  # the first eight binary digits of M / A behind the leading one
         ratio = f_div(fraction_to_f32(spec.elem.max_fraction), max(a, parse_f32(Fraction("1e-12"))))
@@ -1111,7 +1145,8 @@ def fp32_tensor_scale_of(spec, a):
     target_m = spec.top() if spec.headroom != "none" else f_mul(spec.target_bits, fraction_to_f32(spec.largest()))
     if spec.arithmetic in FROM_MULTIPLIER:
         inverse = spec.factor_order == "inverse" or (spec.factor_order == "of_arithmetic" and spec.arithmetic == "divide_global")
-        s = in_factor_format(spec, f_mul(target_m, f_div(ONE, a)) if inverse else f_div(target_m, a)) if a else ONE
+        narrow = NARROW.get(spec.factor_format, NARROW["fp32"])
+        s = in_factor_format(spec, f_mul(target_m, narrow(f_div(ONE, a))) if inverse else f_div(target_m, a)) if a else ONE
         return f_div(ONE, s), s, a
     if a == 0:
         return ONE, ONE, a
@@ -1119,8 +1154,10 @@ def fp32_tensor_scale_of(spec, a):
 
 
 def in_factor_format(spec, b):
-    b = min(b, FLT_MAX)
-    return min(to_bf16(b), FLT_MAX) if spec.factor_format == "bf16" else b
+    if spec.factor_format not in ("bf16", "fp16"):
+        return min(b, FLT_MAX)
+    b = NARROW[spec.factor_format](b)
+    return b if 0 < b < INF else ONE
 
 
 def finite_amax(xs):
@@ -1176,6 +1213,7 @@ def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
             code = bq.scale_code(xs, br * bc, lambda: scale_draws(index))
             flag = 0
             if others and code is not None:  # the second grid where its error under its own scale is less
+                others[which].width = bq.width
                 second = others[which].scale_code(xs, br * bc, lambda: scale_draws(index))
                 if others[which].error(second, xs) < bq.error(code, xs):
                     bq, code, flag = others[which], second, 0x80
@@ -2460,7 +2498,8 @@ def golden_grid_lines(rng):
     for file, rule in zip(GRID_FILES, ("rceil", "ceil")):
         for mode in (*AXES["rounding"], "odd", "stochastic_odd", "nearest_toward_positive"):
             listed.append(f"mxfp4,element={file},scale_rule={rule},rounding={mode}")
-    listed += [f"nvfp4,element={GRID_FILES[3]},rounding=stochastic,random_bits=32", f"nvfp4,choice={GRID_FILES[0]}|e2m1,error=mae"]
+    listed += [f"nvfp4,element={GRID_FILES[3]},rounding=stochastic,random_bits=32", f"nvfp4,choice={GRID_FILES[0]}|e2m1,error=mae",
+               f"mxfp4,element={GRID_FILES[0]},scale_rule=rceil,rounding=nearest_below"]
     sums = [*golden_words("grid_sums"), f"nvfp4,element={GRID_FILES[1]}"]
     e0m3 = "nvfp4,element=tests/golden/grids/e0m3.json"  # Blackwell multiplies it though no manual says so (flashinfer#3934)
     for quantised, summed in ((listed, sums), ([e0m3, e0m3 + ",rounding=stochastic"], [e0m3])):
