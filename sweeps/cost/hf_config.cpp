@@ -9,7 +9,7 @@ namespace fp4::cost {
 
 namespace {
 
-constexpr int64_t widest = 1 << 20, longest = 8192;
+constexpr int64_t widest_network = 1 << 20, longest = 8192;
 
 // Names of the fields, and what a family has: a gate beside `up`, norms of queries and keys, biases of q, k and v.
 struct Family {
@@ -43,7 +43,7 @@ Model model_from_hf(const Json& object, const std::string& place) {
   const Family& family = families[reader.at("model_type").word(names)];
   const auto whole = [&](const char* key, std::optional<int64_t> fallback = {}) {
     const auto found = fallback ? reader.find(key) : std::optional(reader.at(key));
-    return found ? found->integer(1, widest) : *fallback;
+    return found ? found->integer(1, widest_network) : *fallback;
   };
   const auto flag = [&](const char* key, bool fallback) {
     const auto found = reader.find(key);
