@@ -84,6 +84,11 @@ const Replacement fixtures[] = {
      "mkdir -p results/ladder_small && cp \"$OLDPWD\"/results/ladder_small/runs.csv results/ladder_small/"},
     {"results/wgrad/table.csv", "mkdir -p results/wgrad && cp \"$OLDPWD\"/results/wgrad/table.csv results/wgrad/"},
     {"results/wgrad/README.md", "mkdir -p results/wgrad && cp \"$OLDPWD\"/results/wgrad/README.md results/wgrad/"},
+    {"config.json",
+     "printf '{\"model_type\": \"llama\", \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": "
+     "32, "
+     "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, \"max_position_embeddings\": 8192, \"vocab_size\": "
+     "128256}' > config.json"},
     {"words.txt", "cp \"$OLDPWD\"/tests/golden/device_words.txt words.txt"},
     {"trace.csv", "fp4sim train --task classifier --recipe mxfp4 --steps 10 --trace trace.csv --trace-every 2 --quiet"},
     {"quick.sweep", "fp4sim sweep run quick.json --out quick.sweep --quiet"},

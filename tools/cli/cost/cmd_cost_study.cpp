@@ -174,7 +174,7 @@ void run_recommend(const RecommendArguments& arguments) {
           {row.hardware, row.native_fp4 ? "yes" : "no",
            row.recipe + (row.decoded.empty() ? "" : " *") + (row.tokens_x ? "" : " ?"), std::to_string(row.devices),
            fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"), fmt::format("{:.0f}", row.price),
-           fmt::format("{:.0f}..{:.0f}", row.price * row.doubt.low, row.price * row.doubt.high),
+           fmt::format("{:.2g}..{:.2g}k", row.price * row.doubt.low / 1000, row.price * row.doubt.high / 1000),
            row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "", format_percent(row.interconnect_stall),
            format_percent(row.network_stall), limited(row), fmt::format("{:.0f}", row.memory_bytes / 1e9)});
   print_table(table);
@@ -228,8 +228,11 @@ void run_sensitivity(const CostArguments& arguments, const std::vector<std::stri
   fmt::print("\n{} of {} pairs of recipes keep their order in all columns.\n", result.stable_pairs, result.pairs);
 }
 
+// Without a power of ten: 39310, not 3.931e+04.
+std::string four_digits(double x) { return x < 1e4 ? fmt::format("{:.4g}", x) : fmt::format("{:.0f}", x); }
+
 std::string shown(const PublishedRow& row, double value) {
-  if (row.unit != "share of time") return fmt::format("{:.4g} {}", value, row.unit);
+  if (row.unit != "share of time") return four_digits(value) + " " + row.unit;
   // Papers quote shares of time or of throughput: both are given.
   return fmt::format("{:.2f} % of time ({:.2f} % of throughput)", value * 100, cost::throughput_share(value) * 100);
 }
@@ -296,7 +299,7 @@ Table comparison_table(const std::vector<PublishedRow>& rows) {
     table.rows.push_back({row.chip, row.what,
                           (row.kind == PublishedRow::Class::bound ? "at most " : "") + shown(row, row.published),
                           shown(row, row.model),
-                          row.interval ? fmt::format("{:.4g}..{:.4g}", row.interval->low, row.interval->high) : "",
+                          row.interval ? four_digits(row.interval->low) + ".." + four_digits(row.interval->high) : "",
                           cost::class_name(row.kind), verdict(row)});
   return table;
 }
@@ -350,10 +353,11 @@ void run_validate(const std::string& out, bool force, bool json, const std::stri
     (row.interval ? inside : within) += row.met() ? 1 : 0;
     if (row.interval) widest = std::max(widest, row.interval->high / row.interval->low);
   }
-  fmt::print(
-      "\n{} of {} steps held out lie inside the model's intervals, at most a factor {:.2f} from end to end; {} of {} "
-      "other values held out within a factor 1.5.\n",
-      inside, steps, widest, within, others);
+  fmt::print("\n");
+  print_wrapped(fmt::format(
+      "{} of {} steps held out lie inside the model's intervals, at most a factor {:.2f} from end to end; {} of {} "
+      "other values held out within a factor 1.5.",
+      inside, steps, widest, within, others));
 }
 
 }  // namespace

@@ -164,8 +164,9 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
 
   for (const std::string& answer : front_answers(results, fronts, o.front, priced)) print_wrapped(answer);
   print_wrapped(advice[1]);
-  fmt::print("\nFronts of '{}': {} of small networks against {} of {}, modelled.\n", printable(view.name), o.front.y,
-             o.front.x, priced);
+  fmt::print("\n");
+  print_wrapped(fmt::format("Fronts of '{}': {} of small networks against {} of {}, modelled.", printable(view.name),
+                            o.front.y, o.front.x, priced));
   if (const std::string unsaid = unsaid_text(results); !unsaid.empty()) print_wrapped(unsaid);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
   fmt::print("\n");
