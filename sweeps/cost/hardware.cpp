@@ -115,7 +115,7 @@ void check_block_scales(const JsonReader& place, const std::string& text) {
   const std::string block = slash == std::string::npos ? "" : text.substr(slash + 1);
   if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6 ||
       std::stoi(block) == 0)
-    place.fail("expected SCALE/BLOCK, such as e8m0/32, found \"" + text + "\"");
+    place.fail("expected SCALE/BLOCK, such as e8m0/32, found " + place.json().dump());
   std::vector<std::string> names;
   for (const ScaleInfo& row : scale_table) names.emplace_back(row.name);
   if (std::find(names.begin(), names.end(), text.substr(0, slash)) == names.end())
