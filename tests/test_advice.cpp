@@ -172,7 +172,7 @@ TEST_CASE("the command says what is known, modelled and not known, and JSON says
   const auto text = test::run_cli(command);
   INFO(text.err);
   REQUIRE(text.exit_code == 0);
-  CHECK(text.out.starts_with("Losses of the ladder's small lm and of publications; a step of llama3_8b on b200 as"));
+  CHECK(text.out.starts_with("Losses of the ladder's small lm and of publications; a step of llama3_8b on b200"));
   CHECK_THAT(text.out, Contains("\nKnown: extra tokens over fp8 that 2605.09825 publishes: "));
   CHECK_THAT(text.out,
              Contains("\nModelled: a step of llama3_8b on b200 takes ") && Contains("\nNot known: whether fp8"));

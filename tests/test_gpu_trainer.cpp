@@ -272,7 +272,7 @@ TEST_CASE("gpu trainer: every recipe has the CPU's digest on every task", "[trai
   const std::set<std::string> everywhere = {
       "dge_wang",   "hot_channels", "metis", "occ_wang", "quartet", "tetrajet2", "tetrajet_qema", "tetrajet_qramping",
       "nvfp4_4to8", "hifloat4",     "if4",   "mbs_alto", "mixfp4",  "mx9",       "nvint4",        "quartet2",
-      "razer"};
+      "razer",      "nve0m3"};
   const std::set<std::string> of_attention = {"attn_fp4", "attn_fp4_backward", "attn_qat"};
   for (const auto& [recipe, tasks] : tasks_left) {
     INFO(recipe << " on " << *tasks.begin());

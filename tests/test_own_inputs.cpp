@@ -69,8 +69,9 @@ const std::vector<Row> rows = {{"hadamard x.npy --size 16 --out OUT", "x.npy"},
                                {"effects e.csv --title T --figure OUT", "e.csv"}};
 
 // What is written whole into a folder reads no file of it, or reads none at all.
-const std::set<std::string> others = {"quantize",       "random",        "witness",       "golden make",  "golden pack",
-                                      "cost calibrate", "cost validate", "cost new-chip", "cost measure", "serve"};
+const std::set<std::string> others = {"quantize",     "random",         "witness",       "golden make",
+                                      "golden pack",  "cost calibrate", "cost validate", "cost new-chip",
+                                      "cost measure", "serve",          "cost new-model"};
 
 // "sweep export": commands whose help has --force.
 std::set<std::string> commands_with_force() {
@@ -114,6 +115,15 @@ TEST_CASE("no output takes the place of an input, by force or by another name", 
     CHECK_THAT(plain.err, Contains("foreign: exists already (--force replaces it)"));
     CHECK(read_text("foreign") == "mine");
   }
+  // NAME.json beside the network that it is made of.
+  const std::string network =
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+  "num_key_value_heads": 2, "max_position_embeddings": 64, "vocab_size": 100})";
+  write_text("config.json", network);
+  const auto model = run_cli("cost new-model config config.json --force");
+  CHECK(model.exit_code == 2);
+  CHECK_THAT(model.err, Contains("is an input of this command"));
+  CHECK(read_text("config.json") == network);
   const std::string before = read_text("q/dequantized.npy");
   const auto folder = run_cli("quantize q/dequantized.npy --spec mxfp4 --out q --force");
   CHECK(folder.exit_code == 2);

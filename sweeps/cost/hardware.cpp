@@ -163,7 +163,6 @@ void parse_efficiency_of(JsonReader& reader, Hardware& hardware) {
       reader.find("efficiency_of", {"efficiency of products of one format, or of one under some block scales, "
                                     "where it is another"});
   if (!json) return;
-  json->note_keys(format_classes());
   for (const auto& [key, value] :
        json->entries("FORMAT", {"share of the rate; FORMAT alone or `FORMAT SCALE/BLOCK`"})) {
     const size_t space = key.find(' ');

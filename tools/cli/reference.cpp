@@ -96,7 +96,8 @@ FieldNotes hardware_notes() {
   Json full = cost::to_json(cost::load_hardware("mi355x"));
   full["link_shared"] = {{"value", 2}, {"kind", "given"}, {"source", ""}};
   full["rented_whole"] = true;
-  full["elements"]["fp4"] = {{"value", Json::array({"e2m1"})}, {"kind", "given"}, {"source", ""}};
+  full["elements"]["fp4"] =
+      full["undocumented"]["fp4"] = {{"value", Json::array({"e2m1"})}, {"kind", "given"}, {"source", ""}};
   cost::parse_hardware(full, "hardware", &notes);
   return notes;
 }
