@@ -143,7 +143,7 @@ TEST_CASE("help knows every title of a table", "[cli]") {
 
 TEST_CASE("help folds case and knows papers by their numbers", "[cli]") {
   const std::pair<const char*, const char*> known[] = {{"H100", "NVIDIA H100"},
-                                                       {"Rceil", "never clips"},
+                                                       {"Rceil", "2^ceil(log2(a/M))"},
                                                        {"NVFP4_TE", "fp4sim show nvfp4_te"},
                                                        {"TRAIN.LR", "train.lr"},
                                                        {"2509.25149", "nvfp4_te"},

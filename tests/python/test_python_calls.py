@@ -8,7 +8,7 @@ import time
 import unittest
 from unittest import mock
 
-from support import f4, np, numbers, same
+from support import PROGRAM as PROGRAM_FILE, f4, np, numbers, same
 
 LIMIT = 0.5  # seconds
 LONG = {
@@ -160,6 +160,19 @@ class Looks(unittest.TestCase):
             f4.sweep({"name": "tiny", "task": ["regression"], "seeds": 1, "axes": {"recipe": ["mxfp4"]}, "train": {"steps": 4}},
                      out=f"{folder}/s")
         self.assertIn("runs", "\n".join(told.output))
+
+    def test_a_scoreboard_says_what_verify_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            case, bundle = "gemm.mxfp4.spread.32x128x32", folder + "/vectors"
+            made = subprocess.run([PROGRAM_FILE, "golden", "make", "--spec", "mxfp4", "--shape", "32x32x128", "--accumulators",
+                                   "fp32_block,b200_mxf4", "--as", "readmemh", "--out", bundle], capture_output=True, text=True)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            words = {name: np.load(f"{bundle}/{case}/output_{name}.npy").view(np.uint32) for name in ("b200_mxf4", "fp32_block")}
+            for name, says in (("b200_mxf4", "equal, 1024 of 1024 sums"), ("fp32_block", "equals accumulator=fp32_block")):
+                board = f4.Scoreboard(bundle, case, "b200_mxf4")
+                right = [board.check(i, j, int(words[name][i, j])) for i in range(32) for j in range(32)]
+                self.assertEqual(sum(right), int((words[name] == words["b200_mxf4"]).sum()))
+                self.assertIn(says, board.report())
 
 
 if __name__ == "__main__":
