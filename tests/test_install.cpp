@@ -43,7 +43,7 @@ TEST_CASE("another project builds against the installed package", "[cli]") {
                            "a.npy: f32, 2 x 32\n");
   // Structures grow from one minor version to the next: a program gets the library that it was compiled for, or none.
   const std::string version = run_shell("'" + fp4::test::fp4sim_path() + "' --version").out;
-  const size_t first = version.find_first_of("0123456789"), second = version.find('.', version.find('.') + 1);
+  const size_t first = version.find(' ') + 1, second = version.find('.', version.find('.') + 1);
   CHECK(run_shell("objdump -p '" + folder / "library" + "' | sed -n 's/ *NEEDED *\\(libfp4sim\\)/\\1/p'").out ==
         "libfp4sim.so." + version.substr(first, second - first) + "\n");
   const auto symbols = run_shell("nm -D --defined-only $(find '" + prefix + "' -name libfp4sim.so)");

@@ -39,7 +39,7 @@ int guarded(F&& f) noexcept {
 
 template <class... T>
 void require(const char* function, T*... pointers) {
-  if (((pointers == nullptr) || ...)) throw Error(std::string(function) + ": a null pointer");
+  if (!(static_cast<bool>(pointers) && ...)) throw Error(std::string(function) + ": a null pointer");
   if (((reinterpret_cast<uintptr_t>(pointers) % alignof(std::conditional_t<std::is_object_v<T>, T, char>) != 0) || ...))
     throw Error(std::string(function) + ": a pointer off the alignment of its type");
 }
