@@ -221,7 +221,8 @@ constexpr std::pair<int64_t, int64_t> sizes[] = {{64, 128}, {128, 128}, {192, 25
 }  // namespace
 
 TEST_CASE("accidents of whole arrays are named with their places, at every stage and size", "[quick][loops]") {
-  for (const auto& [rows, cols] : sizes) {
+  for (const auto& size : sizes) {
+    const int64_t rows = size.first, cols = size.second;
     if (!test::next_case_runs()) continue;
     Arena arena(rows, cols);
     REQUIRE(arena.as_array("dequantized", *std::make_unique<Words>(decoded(arena.a))).bytes ==
@@ -295,7 +296,8 @@ const Misreading misreadings[] = {
 }  // namespace
 
 TEST_CASE("operands that are read wrongly are named, in a dump and in what was made of them", "[quick][loops]") {
-  for (const auto& [rows, cols] : sizes) {
+  for (const auto& size : sizes) {
+    const int64_t rows = size.first, cols = size.second;
     if (!test::next_case_runs()) continue;
     Arena arena(rows, cols);
     for (const Misreading& m : misreadings) {
@@ -316,7 +318,8 @@ TEST_CASE("operands that are read wrongly are named, in a dump and in what was m
 }
 
 TEST_CASE("factors and ranges of K are named from outputs alone", "[quick][loops]") {
-  for (const auto& [rows, cols] : sizes) {
+  for (const auto& size : sizes) {
+    const int64_t rows = size.first, cols = size.second;
     if (!test::next_case_runs()) continue;
     Arena arena(rows, cols);
     const Words right = product(arena.a, arena.b), values = decoded(arena.a);
