@@ -217,13 +217,17 @@ struct Arena {
 };
 
 constexpr std::pair<int64_t, int64_t> sizes[] = {{64, 128}, {128, 128}, {192, 256}, {256, 192}};
+// The two larger ones take minutes: they run where all cases do.
+bool runs(int64_t rows, int64_t cols) {
+  return test::next_case_runs() && (test::large_share() == 1 || rows * cols <= 128 * 128);
+}
 
 }  // namespace
 
 TEST_CASE("accidents of whole arrays are named with their places, at every stage and size", "[quick][loops]") {
   for (const auto& size : sizes) {
     const int64_t rows = size.first, cols = size.second;
-    if (!test::next_case_runs()) continue;
+    if (!runs(rows, cols)) continue;
     Arena arena(rows, cols);
     REQUIRE(arena.as_array("dequantized", *std::make_unique<Words>(decoded(arena.a))).bytes ==
             find(arena.bench.arrays, "dequantized").bytes);
@@ -298,7 +302,7 @@ const Misreading misreadings[] = {
 TEST_CASE("operands that are read wrongly are named, in a dump and in what was made of them", "[quick][loops]") {
   for (const auto& size : sizes) {
     const int64_t rows = size.first, cols = size.second;
-    if (!test::next_case_runs()) continue;
+    if (!runs(rows, cols)) continue;
     Arena arena(rows, cols);
     for (const Misreading& m : misreadings) {
       INFO(m.name << ", " << rows << " x " << cols);
@@ -320,7 +324,7 @@ TEST_CASE("operands that are read wrongly are named, in a dump and in what was m
 TEST_CASE("factors and ranges of K are named from outputs alone", "[quick][loops]") {
   for (const auto& size : sizes) {
     const int64_t rows = size.first, cols = size.second;
-    if (!test::next_case_runs()) continue;
+    if (!runs(rows, cols)) continue;
     Arena arena(rows, cols);
     const Words right = product(arena.a, arena.b), values = decoded(arena.a);
     const double ga = arena.a.g, gb = arena.b.g;
