@@ -1,5 +1,8 @@
 // What kernels do wrong by accident, damage by damage, with the sentence that verify must give: in a dump of codes and
 // scales, in decoded values alone, in outputs alone. Answers and damages are worked out here, on bytes and in fp64.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -240,7 +243,8 @@ TEST_CASE("accidents of whole arrays are named with their places, at every stage
       };
       Words codes = arena.a.codes, scales = arena.a.scales, values = decoded(arena.a), output = right;
       for (Words* w : {&codes, &scales, &values, &output}) accident.damage(*w);
-      check(arena.of_dump(codes, scales));
+      // A row of fewer scales may be any rule's: nothing is said of it.
+      if (scales.cols >= 16 || std::string(accident.name) != "one row is zeros") check(arena.of_dump(codes, scales));
       check(arena.of_decoded(values));
       check(arena.of_output(output));
     }
@@ -390,9 +394,12 @@ TEST_CASE("factors and ranges of K are named from outputs alone", "[quick][loops
 TEST_CASE("bytes of scales are named: clamped ones, and 0 that is read as 0", "[quick]") {
   Arena arena(128, 256);
   Words scales = arena.a.scales;
-  for (uint32_t& s : scales.at) s = std::min(s, 0x70u);
+  std::vector<uint32_t> sorted = scales.at;
+  std::sort(sorted.begin(), sorted.end());
+  const uint32_t top = sorted[sorted.size() * 9 / 10];  // a tenth lies above
+  for (uint32_t& s : scales.at) s = std::min(s, top);
   CHECK_THAT(arena.bench.diagnose_dump({arena.as_array("scales", scales)}).summary,
-             Catch::Contains("(byte 70) are 128: clamped there"));
+             Catch::Contains(fmt::format("(byte {:02x}) are ", top)) && Catch::Contains(": clamped there"));
   Case tiny = test::quantize_case("mxfp4", InputKind::gaussian, 32, 64);
   tiny.given_a.resize(32 * 64);
   for (size_t i = 0; i < tiny.given_a.size(); ++i)
@@ -437,7 +444,9 @@ TEST_CASE("no policy is called an accident", "[quick][loops]") {
             const Diagnosis d = bench.diagnose_dump(Bench::pick(all, stages), 0);
             if (d.summary.empty()) continue;
             INFO(changed << " on " << row_of(input_kind_table, kind).name << ", " << stages[0] << ": " << d.summary);
-            const bool is_quiet = d.is_order || d.summary.find("no named policy explains this") == 0 ||
+            // One factor is what a policy of the tensor scale does.
+            const bool is_quiet = d.is_order || d.summary.starts_with("no named policy explains this") ||
+                                  d.summary.starts_with("the ratio to the golden ") ||
                                   d.summary.find("has") != std::string::npos;
             CHECK(is_quiet);
             ++policies;

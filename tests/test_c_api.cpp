@@ -157,7 +157,7 @@ TEST_CASE("pointers that cannot be right give a code and a message", "[quick]") 
        },
        off},
       {"product on a", [&] { return gemm(x, y, x + 31); }, on},
-      {"product on b", [&] { return gemm(x, y, y - 3); }, on},
+      {"product on b", [&] { return gemm(x, y + 8, y + 5); }, on},
       {"product behind b", [&] { return gemm(x, y, y + 32); }, ""},
       {"product of 2^46 elements",
        [&] {

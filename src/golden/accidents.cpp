@@ -166,8 +166,8 @@ std::optional<Finding> clamped(const DumpMatrix& m, const Case& c) {
   }
   std::set<uint32_t> right;  // codes that stayed: with few, a rule may have given the same
   for (size_t i = 0; i < m.got.size(); ++i)
-    if (!m.differs(i)) right.insert(m.got[i]);
-  if (right.size() < 16 || scale.is_nan_code(top)) return std::nullopt;
+    if (!m.differs(i) && !scale.is_nan_code(m.got[i])) right.insert(m.got[i]);
+  if (right.size() < 16 || *right.rbegin() > top || scale.is_nan_code(top)) return std::nullopt;
   return Finding{"clamped", "",
                  fmt::format("{} scales above {} (byte {:02x}) are {}: clamped there", m.differences,
                              decode(scale, top), top, decode(scale, top))};
