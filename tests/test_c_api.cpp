@@ -1,4 +1,5 @@
 // Does the C interface give the bits of the definitions, and messages instead of crashes? fp4sim.h must be C.
+#include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cfenv>
@@ -191,8 +192,8 @@ TEST_CASE("any bytes are codes and scales", "[quick]") {
       const auto codes = bytes(3 * shape.code_row_bytes);
       const auto given = bytes(shape.scale_rows * shape.scale_cols * shape.scale_bytes);
       std::vector<float> scales(given.size() / 4 + 1), factors(static_cast<size_t>(shape.tensor_scales)), y(120);
-      std::memcpy(scales.data(), given.data(), given.size());
-      std::memset(factors.data(), static_cast<int>(start), factors.size() * sizeof(float));
+      std::copy(given.begin(), given.end(), reinterpret_cast<uint8_t*>(scales.data()));
+      for (float& factor : factors) std::memset(&factor, static_cast<int>(start), sizeof factor);
       CHECK(fp4sim_dequantize(spec, 3, 40, codes.data(), scales.data(), factors.data(), y.data()) == 0);
     }
   }
