@@ -54,8 +54,8 @@ struct History {
   double evaluation_cpu_seconds = 0;
   std::array<PrecisionCounts, 3> products;  // fprop, dgrad, wgrad
   std::optional<Parent> parent;             // of a run that branches from a checkpoint
-  // With the backend gpu, how much of the training the device did, and why not all ("all"; "products; optimizer
-  // stable_spam").
+  // With the backend gpu, how much of the training the device did, and why not all ("all"; "products; fc1:
+  // estimator other than ste").
   std::string placement;
   int64_t bytes_sent = 0;  // of gradients, by this rank to others
 };

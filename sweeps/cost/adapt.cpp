@@ -145,7 +145,6 @@ RecipeFacts facts_of(const Recipe& recipe) {
                                sim::keeps_b_whole(recipe.fprop.split) && sim::keeps_b_whole(recipe.dgrad.split) &&
                                recipe.dgrad.hadamard.size == 0 && recipe.dgrad.b.source == Source::high_precision;
   facts.layers = policy_facts(recipe.layers);
-  facts.stabilised_optimizer = !recipe.optimizer.empty() && recipe.optimizer.find("spam") != std::string::npos;
   facts.loss_scaling = recipe.loss_scaling;
   bool fp32 = true;
   for (int gemm = 0; gemm < 3; ++gemm) {

@@ -116,8 +116,7 @@ std::optional<double> points(const RecipeFacts& recipe, const Model& model, cons
   });
   const double sum = (sr ? w.points_sr : 0) + (tensor_scale ? w.points_tensor_scale : 0) +
                      (estimator ? w.points_estimator : 0) + (scale_gradient ? w.points_scale_gradient : 0) +
-                     (hadamard ? w.points_hadamard : 0) + (recipe.stabilised_optimizer ? w.points_optimizer : 0) +
-                     (recipe.loss_scaling ? w.points_loss_scaling : 0);
+                     (hadamard ? w.points_hadamard : 0) + (recipe.loss_scaling ? w.points_loss_scaling : 0);
   if (sum == 0) return std::nullopt;
   return sum;
 }

@@ -58,7 +58,6 @@ const WeightRow rows[] = {
     {"points_tensor_scale", &W::points_tensor_scale, 0, huge, "points of a tensor scale"},
     {"points_estimator", &W::points_estimator, 0, huge, "points of an estimator other than straight-through"},
     {"points_scale_gradient", &W::points_scale_gradient, 0, huge, "points of a scale gradient"},
-    {"points_optimizer", &W::points_optimizer, 0, huge, "points of a stabilised optimizer"},
     {"points_loss_scaling", &W::points_loss_scaling, 0, huge, "points of loss scaling"},
 };
 

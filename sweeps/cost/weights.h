@@ -35,7 +35,7 @@ struct CostWeights {
   double node_share = 0.35, network_w = 116;
   // Points of a switched-on technique.
   double points_sr = 1, points_hadamard = 1, points_tensor_scale = 1, points_estimator = 1, points_scale_gradient = 1,
-         points_optimizer = 1, points_loss_scaling = 1;
+         points_loss_scaling = 1;
 };
 
 struct WeightRow {

@@ -85,7 +85,6 @@ struct RecipeFacts {
   LayerPolicy layers;
   bool one_weight_quantiser = false;  // fprop's and dgrad's b are one set of codes (equal square blocks, no Hadamard)
   bool free_quantisation = false;     // operands arrive quantised, estimators are free: the reference of an overhead
-  bool stabilised_optimizer = false;  // StableSPAM
   bool loss_scaling = false;
   bool center_keys = false;  // K minus its mean: two slots an element of K
   std::optional<CacheFacts> cache = {};
