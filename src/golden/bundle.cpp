@@ -158,10 +158,7 @@ Array relaid_array(const Bundle& bundle, const Case& c, const std::string& name,
 }  // namespace
 
 std::vector<float> stored_floats(const Bundle& bundle, const Case& c, const char* name) {
-  const Array a = load_array(bundle, c, name);
-  std::vector<float> out;
-  for (size_t i = 0; i < a.bytes.size() / element_bytes(a); ++i) out.push_back(float_of(word_at(a, i)));
-  return out;
+  return floats_of(load_array(bundle, c, name));
 }
 
 namespace {

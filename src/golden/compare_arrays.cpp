@@ -96,6 +96,7 @@ std::vector<uint32_t> elements_of(const Array& a, int packed_bits) {
     }
     return out;
   }
+  out.reserve(a.bytes.size() / element_bytes(a));
   for (size_t i = 0; i < a.bytes.size() / element_bytes(a); ++i) out.push_back(word_at(a, i));
   return out;
 }

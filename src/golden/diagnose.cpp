@@ -101,8 +101,9 @@ class Search {
   std::vector<Cause> of_orders() {
     std::vector<Cause> found;
     std::vector<std::pair<double, NamedKernel>> of_codes;
+    const bool tries_codes = may_be_moved("codes"), tries_scales = may_be_moved("scales");
     for (const NamedKernel& n : orders(c_, base_)) {
-      if (!may_be_moved(changes_axis(n.changes, "nibble_order") ? "codes" : "scales")) continue;
+      if (!(changes_axis(n.changes, "nibble_order") ? tries_codes : tries_scales)) continue;
       const Score s = try_one(n, found);
       if (changes_axis(n.changes, "nibble_order") && dumps("codes") && dumps("scales"))
         of_codes.emplace_back(s.f1(), n);

@@ -38,9 +38,10 @@ std::vector<TextFile> readmemh_files(const Case& c, const std::vector<Array>& ar
          "its blocks do not fill rows of K, or it has a Hadamard, a sparse operand or a prescale");
   std::vector<TextFile> out;
   CaseInputs in;
-  for (const Array& a : arrays)
-    for (size_t i = 0; (a.name == "a" || a.name == "b") && i < a.bytes.size() / 4; ++i)
-      (a.name == "a" ? in.a : in.b).push_back(float_of(word_at(a, i)));
+  for (const Array& a : arrays) {
+    if (a.name == "a") in.a = floats_of(a);
+    if (a.name == "b") in.b = floats_of(a);
+  }
   const Simulator simulator(c, in, backend, threads);
   for (const bool is_b : {false, true}) {
     const Quantized q = simulator.operand(simulator.base(), is_b);

@@ -183,6 +183,12 @@ uint32_t word_at(const Array& a, size_t i) {
   return w;
 }
 
+std::vector<float> floats_of(const Array& a) {
+  std::vector<float> out(a.bytes.size() / 4);
+  for (size_t i = 0; i < out.size(); ++i) out[i] = float_of(word_at(a, i));
+  return out;
+}
+
 std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
   std::vector<unsigned char> out(v.size() * 4);
   for (size_t i = 0; i < v.size(); ++i) {

@@ -87,6 +87,7 @@ struct Array {
 size_t element_bytes(const Array& a);
 uint32_t word_at(const Array& a, size_t i);
 std::vector<unsigned char> bytes_of(const std::vector<float>& values);
+std::vector<float> floats_of(const Array& a);  // of words of 4 bytes
 
 // All arrays of a case: input (a, b), codes, codes_high_first, scales, scales_128x4, scales_amd_preshuffled,
 // tensor_scale, dequantized, random (draws of stochastic rounding) and *_transposed; or a, b, output_<accumulator>, and

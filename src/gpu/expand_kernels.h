@@ -7,8 +7,6 @@
 
 namespace fp4::gpu {
 
-enum class ScaleMode : uint8_t { power, mantissa };
-
 inline constexpr int matrix_tile = 128;  // outputs of a group, both ways
 inline constexpr int matrix_k = 128;     // bytes of k in shared memory at a time
 

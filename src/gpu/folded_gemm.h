@@ -169,7 +169,7 @@ struct FoldedGemm {
         }
       });
     }
-    const float factor = plain.finish.factor(plain.a.factors[0].g * plain.b.factors[0].g);
+    const float factor = plain.finish_factor();
     group.for_each_warp(Unit::lanes, [&](int warp) {
       registers.for_each_lane(warp * Unit::lanes, [&](int lane, State& f) {
         FP4_UNROLL

@@ -9,10 +9,11 @@
 //   u = 3.3, E = 1, f = 0:  3.3 + 2^23 rounds to 2^23 + 3,  code 3 + 2 = 5, which is 3
 #pragma once
 
-#include "src/gpu/expand_kernels.h"
 #include "src/gpu/tile_codes.h"
 
 namespace fp4::gpu {
+
+enum class ScaleMode : uint8_t { power, mantissa };
 
 inline constexpr int run_elements = 32;
 

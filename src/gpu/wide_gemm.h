@@ -109,7 +109,7 @@ struct WideGemm {
       });
       group.barrier();
     }
-    const float factor = plain.finish.factor(plain.a.factors[0].g * plain.b.factors[0].g);
+    const float factor = plain.finish_factor();
     group.for_each(group_threads, [&](int64_t thread) {
       State& state = registers.of(static_cast<int>(thread));
       FP4_UNROLL
