@@ -412,40 +412,36 @@ def element_of(word):
     return listed(given["name"], given["values"], given.get("signed", False))
 
 
+# Does num/den in (0, 1) go away from zero? Of what it is above one half (its sign), whether the code below is odd, the sign of x.
+ROUNDS_UP = {
+    "nearest_even": lambda half, odd, negative: half > 0 or (half == 0 and odd),
+    "nearest_away": lambda half, odd, negative: half >= 0,
+    "nearest_toward_zero": lambda half, odd, negative: half > 0,
+    "toward_zero": lambda half, odd, negative: False,
+    "away_from_zero": lambda half, odd, negative: True,
+    "toward_positive": lambda half, odd, negative: not negative,
+    "toward_negative": lambda half, odd, negative: negative,
+    "nearest_toward_positive": lambda half, odd, negative: half > 0 or (half == 0 and not negative),
+    "odd": lambda half, odd, negative: not odd,
+    "nearest_below": lambda half, odd, negative: half > 0 or (half == 0 and negative),
+}
+# Is t, the whole n-bit steps of num/den, one more? Of what the rest is above half a step, and t.
+STOCHASTIC = {
+    "stochastic": lambda rest, t: rest > 0 or (rest == 0 and t & 1 == 1),
+    "stochastic_odd": lambda rest, t: rest > 0 or (rest == 0 and t & 1 == 0),
+    "stochastic_midpoint": lambda rest, t: rest >= 0,
+    "stochastic_truncated": lambda rest, t: False,
+}
+
+
 def rounds_up(mode, num, den, lo_code, negative, n, r):
     """Section 2's table: does d = num/den in [0,1) go away from zero?"""
     if num == 0:
         return False
-    if mode == "nearest_even":
-        return 2 * num > den or (2 * num == den and lo_code & 1 == 1)
-    if mode == "nearest_away":
-        return 2 * num >= den
-    if mode == "nearest_toward_zero":
-        return 2 * num > den
-    if mode == "toward_zero":
-        return False
-    if mode == "away_from_zero":
-        return True
-    if mode == "toward_positive":
-        return not negative
-    if mode == "toward_negative":
-        return negative
-    if mode == "nearest_toward_positive":
-        return 2 * num > den or (2 * num == den and not negative)
-    if mode == "odd":
-        return lo_code & 1 == 0
-    if mode == "nearest_below":
-        return 2 * num > den or (2 * num == den and negative)
+    if mode in ROUNDS_UP:
+        return ROUNDS_UP[mode](2 * num - den, lo_code & 1 == 1, negative)
     t, rest = divmod(num << n, den)
-    if mode == "stochastic":
-        t += 2 * rest > den or (2 * rest == den and t & 1 == 1)
-    elif mode == "stochastic_odd":
-        t += 2 * rest > den or (2 * rest == den and t & 1 == 0)
-    elif mode == "stochastic_midpoint":
-        t += 2 * rest >= den
-    elif mode != "stochastic_truncated":
-        raise ValueError("unknown rounding " + mode)
-    return t + r >= 1 << n
+    return t + STOCHASTIC[mode](2 * rest - den, t) + r >= 1 << n
 
 
 def round_to_format(fmt, num, den, mode, negative=False, n=8, draw=None):
@@ -983,32 +979,21 @@ class BlockQuantiser:
                 y = self.product(min(NARROW[spec.compute](x & NAN), FLT_MAX))
                 return (1, 0) if y == INF else (magnitude_units(y) * spec.p.numerator, magnitude_units(stored) * spec.p.denominator)
             return of_product
-        if spec.scale_rule == "encode":
-            def one(x):
-                return f_mul(f_div(x, g), stored)
-        elif spec.payload_order in ("divide", "divide_global"):
-            d = f_div(stored, self.s_te) if spec.payload_order == "divide_global" else f_mul(stored, g)
-
-            def one(x):
-                return f_div(x, d)
+        both, factors = f_mul(stored, g), {}
+        if spec.payload_order == "divide_global":
+            both = f_div(stored, self.s_te)
         else:
-            if spec.payload_order == "reciprocal":
-                k = f_div(f_div(ONE, g), stored)
-            elif spec.payload_order == "vllm":
-                k = f_div(ONE, f_mul(stored, g))
-            elif spec.payload_order == "multiply_global":
-                k = f_div(self.s_te, stored)
-            elif spec.payload_order == "bf16_reciprocal":
-                k = to_bf16(f_div(ONE, f_mul(stored, g)))
-            elif spec.payload_order in ("divide_then_multiply", "divide_twice"):
-                k = None
-            else:
-                k = min(f_div(ONE, f_mul(stored, g)), FLT_MAX)
+            inverse = f_div(ONE, both)
+            factors = {"reciprocal": f_div(f_div(ONE, g), stored), "vllm": inverse, "multiply_global": f_div(self.s_te, stored),
+                       "bf16_reciprocal": to_bf16(inverse), "te": min(inverse, FLT_MAX)}
 
-            def one(x):
-                if k is None and spec.payload_order == "divide_twice":
-                    return f_div(f_div(x, g), stored)
-                return f_mul(f_div(x, stored), self.s_te) if k is None else f_mul(x, k)
+        def one(x):
+            if spec.scale_rule == "encode":
+                return f_mul(f_div(x, g), stored)
+            if spec.payload_order in factors:
+                return f_mul(x, factors[spec.payload_order])
+            return {"divide_then_multiply": lambda: f_mul(f_div(x, stored), self.s_te),
+                    "divide_twice": lambda: f_div(f_div(x, g), stored)}.get(spec.payload_order, lambda: f_div(x, both))()
 
         narrow = NARROW[spec.compute]
 
@@ -1075,7 +1060,7 @@ class BlockQuantiser:
                 num, den = payload(x)
                 return num, den << e
             base.payloads = lambda code, scaled=scaled: scaled
-            code = 0 if payload is None else self.some_code
+            code = 0 if payload is None else 1  # any that is not zero
             out.append(e << elem.base.bits | base.element_codes(code, [xs[i]], mode, draws and [draws[i]])[0])
         return out
 
@@ -1083,11 +1068,6 @@ class BlockQuantiser:
     def counts_sevenths(self):
         """fouroversix codes int4_6 as integers under fl32(7/6)."""
         return self.spec.arithmetic == "fouroversix" and self.spec.elem.name == "int4_6"
-
-    @property
-    def some_code(self):
-        """A scale code that is not zero."""
-        return 1
 
     def decode(self, q, code):
         """fl32(fl32(q s / p) g)."""
@@ -1644,8 +1624,10 @@ def factor_step(row, a, b, lo, hi, acc):
     for k in range(lo, hi):
         (x, ex), (y, ey) = a.factor(k), b.factor(k)
         terms.append((x * y, ex + ey))
+    if row["kind"] == "aligned":  # products of two fp32 numbers are multiples of 2^-298
+        return aligned_sum(row, [(int(p * 2 ** 298), e) for p, e in terms], -298, acc)
     v = value_of(acc & NAN) * (-1 if acc & SIGN else 1)
-    weight = max(floor_log2(abs(v).numerator, v.denominator), -14 if row.get("half") else -126) if v else -126
+    weight = max(floor_log2(abs(v).numerator, v.denominator), -126) if v else -126
 
     def cut(value, lsb, down):  # to a multiple of 2^lsb: toward minus infinity, or toward zero
         unit = Fraction(2) ** lsb
@@ -1653,20 +1635,6 @@ def factor_step(row, a, b, lo, hi, acc):
         return n * unit
 
     bits = row["fraction_bits"]
-    if row["kind"] == "aligned":
-        zero = row.get("zero_exponent")
-        weights = [e if p else zero for p, e in terms if p or zero is not None]
-        lsb = max([weight if v or zero is None else zero] + weights) - bits
-        total = cut(v, lsb, False) + sum(cut(p, lsb, False) for p, _ in terms)
-        if row.get("half"):
-            return half_sum(total)
-        if abs(total) >= 2 ** 128:
-            return (SIGN if total < 0 else 0) | INF
-        if not total:
-            return 0
-        exponent = max(floor_log2(abs(total).numerator, total.denominator), -126)
-        kept = cut(total, exponent - row.get("result_bits", 23), False)
-        return exact_f32(kept) if kept else 0
     if any(abs(p) >= 2 ** 128 for p, _ in terms):
         signs = {p < 0 for p, _ in terms if abs(p) >= 2 ** 128}
         return NAN if len(signs) == 2 else (SIGN if True in signs else 0) | INF
@@ -1721,9 +1689,7 @@ def window_step(row, a, b, lo, hi, acc):
         return -m if n < 0 else m
 
     def dots(length):
-        edges = {lo, hi} | set(range(lo, hi, length)) | {k for k in range(lo, hi) if k % a.block == 0 or k % b.block == 0}
-        edges = sorted(edges)
-        for i, j in zip(edges, edges[1:]):
+        for i, j in cuts_at_blocks(a, b, lo, hi, length):
             inside = [k for k in range(i, j) if k in rank]
             if inside:
                 yield sum(value[k] for k in inside), max(rank[k] for k in inside), scales[inside[0]]
@@ -1760,23 +1726,32 @@ def aligned_step(row, a, b, lo, hi, acc, exponent):
     if not is_finite(acc):
         return acc
     terms = []
-    zero = row.get("zero_exponent")  # of the accumulator and of terms without any product; None: the older rule
     if row["inner"] == 1:
         for k in range(lo, hi):
-            v = a.q[k] * b.q[k] * a.scale(k) * b.scale(k)
-            if v == 0 and zero is not None:
-                terms.append((0, zero))
-            if v:
-                terms.append((v, a.element_exponent(k) + b.element_exponent(k) + a.scale_exponent(k) + b.scale_exponent(k)))
-    else:
-        inner = row["inner"]
-        points = {lo, hi} | set(range(lo, hi, inner)) | {k for k in range(lo, hi) if k % a.block == 0 or k % b.block == 0}
-        points = sorted(points)
-        for i, j in zip(points, points[1:]):
-            dot = sum(a.q[k] * b.q[k] for k in range(i, j))
-            nothing = a.scale(i) * b.scale(i) == 0 or not any(a.q[k] * b.q[k] for k in range(i, j))
-            exponent_of_term = zero if nothing and zero is not None else a.scale_exponent(i) + b.scale_exponent(i)
-            terms.append((dot * a.scale(i) * b.scale(i), exponent_of_term))
+            terms.append((a.q[k] * b.q[k] * a.scale(k) * b.scale(k),
+                          a.element_exponent(k) + b.element_exponent(k) + a.scale_exponent(k) + b.scale_exponent(k)))
+        return aligned_sum(row, terms, exponent, acc)
+    zero = row.get("zero_exponent")
+    for i, j in cuts_at_blocks(a, b, lo, hi, row["inner"]):
+        dot = sum(a.q[k] * b.q[k] for k in range(i, j))
+        nothing = a.scale(i) * b.scale(i) == 0 or not any(a.q[k] * b.q[k] for k in range(i, j))
+        exponent_of_term = zero if nothing and zero is not None else a.scale_exponent(i) + b.scale_exponent(i)
+        terms.append((dot * a.scale(i) * b.scale(i), exponent_of_term))
+    return aligned_sum(row, terms, exponent, acc, every_term=True)
+
+
+def cuts_at_blocks(a, b, lo, hi, length):
+    """[lo, hi) cut after every `length` terms and where a block of an operand begins."""
+    edges = sorted({lo, hi} | set(range(lo, hi, length)) | {k for k in range(lo, hi) if k % a.block == 0 or k % b.block == 0})
+    return list(zip(edges, edges[1:]))
+
+
+def aligned_sum(row, terms, exponent, acc, every_term=False):
+    """acc + terms n * 2^exponent, each with the exponent it is aligned by. A zero has that of `zero_exponent`, which is none under
+    the older rule; with `every_term` the caller has said so."""
+    zero = row.get("zero_exponent")
+    if not every_term:
+        terms = [(n, e if n else zero) for n, e in terms if n or zero is not None]
     acc_units = units(acc)
     least = -14 if row.get("half") else -126
     acc_exponent = max(abs(acc_units).bit_length() - 150, least) if acc_units else -126 if zero is None else zero
@@ -2916,6 +2891,16 @@ class Fuzzer:
             raise Failure(f"exit {done.returncode}: {' '.join(command)}\n{done.stderr.strip()[:500]}")
         return done.stdout
 
+    def result(self, *words):
+        """The numbers that a command writes."""
+        out = self.path("out.npy")
+        try:
+            self.call(*words, "--out", out)
+            return read_npy(out)[0]
+        finally:
+            if os.path.exists(out):
+                os.remove(out)
+
     def compare(self, what, got, wanted, describe):
         """describe(i): what led to element i."""
         self.compared += len(wanted)
@@ -2997,9 +2982,7 @@ class Fuzzer:
         g, _ = read_npy(os.path.join(out, "tensor_scale.npy"))
         fine &= self.compare("tensor_scale", g, q.g, lambda i: f"amax {finite_amax(x):08x}")
         decoded, _ = read_npy(os.path.join(out, "dequantized.npy"))
-        width = cols
-        if "--transpose" in label and len(decoded) == rows * cols:
-            pass  # the shape of what was quantised: [rows, columns] after the transpose
+        width = cols  # of what was quantised: [rows, columns] after a transpose
         fine &= self.compare("dequantized", decoded, [b for line in q.decoded for b in line], element)
         if not fine:
             self.reports.append("  in " + label)
@@ -3023,13 +3006,7 @@ class Fuzzer:
             words += ["--spec-b", c.spec_b.words]
         if c.size:
             words += ["--hadamard", c.size, "--signs", c.signs, "--normalise", c.normalise]
-        out = self.path("c.npy")
-        try:
-            self.call("gemm", self.path("a.npy"), self.path("b.npy"), *words, "--out", out)
-            got, _ = read_npy(out)
-        finally:
-            if os.path.exists(out):
-                os.remove(out)
+        got = self.result("gemm", self.path("a.npy"), self.path("b.npy"), *words)
 
         def dot(i):
             r, j = divmod(i, c.n)
@@ -3049,14 +3026,8 @@ class Fuzzer:
         seed, stream, step, ids = self.ids()
         x = hadamard_input(rng, rows * cols)
         write_npy(self.path("in.npy"), x, (rows, cols))
-        out = self.path("y.npy")
         words = ("--size", size, "--signs", word, "--normalise", normalise, *ids, *(["--inverse"] if inverse else []))
-        try:
-            self.call("hadamard", self.path("in.npy"), *words, "--out", out)
-            got, _ = read_npy(out)
-        finally:
-            if os.path.exists(out):
-                os.remove(out)
+        got = self.result("hadamard", self.path("in.npy"), *words)
         wanted, padded = hadamard(x, rows, cols, size, word, normalise, seed, stream, step, inverse)
         fine = self.compare("y", got, wanted, lambda i: f"row {i // padded} column {i % padded}")
         if not fine:
