@@ -1,10 +1,12 @@
 // Does each accumulator add up as its row says? The worked example of the definitions, edges of range, identities.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 
 #include "fp4/gemm.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
+#include "tests/support/filled_codes.h"
 
 using namespace fp4;
 
@@ -361,4 +363,67 @@ TEST_CASE("the finish undoes prescale and folded Hadamards", "[quick]") {
   GemmFinish folded;
   folded.hadamard_divisor = 64;
   CHECK(folded.factor(0.5f) == 0.5f / 64);
+}
+
+// Codes that others wrote: what OFP8 1.0 and IEEE 754 make of infinities and NaN, by hand. e8m0 code 127 is 1.
+TEST_CASE("infinities and NaN under scales are multiplied as IEEE says", "[quick]") {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const char *e5m2 = "mxfp8,element=e5m2", *e4m3 = "mxfp8", *int4 = "mxfp4,element=int4";
+  const char* real = "mxfp4,scale=fp32,scale_rule=amax";
+  struct Case {
+    const char* words;
+    std::vector<uint32_t> a, b;  // the first codes of a row, zeros behind them
+    float scale;                 // of A's first block
+    float expected;
+  };
+  const Case cases[] = {
+      {e5m2, {0x7C}, {0x3C}, 1, inf},               // infinity * 1
+      {e5m2, {0x7C, 0x7B}, {0xBC, 0x7B}, 1, -inf},  // infinity * -1, and 57344 * 57344
+      {e5m2, {0x7C}, {0x00}, 1, nan},               // infinity * 0
+      {e5m2, {0x7C, 0x7C}, {0x3C, 0xBC}, 1, nan},   // infinity - infinity
+      {e5m2, {0x7D}, {0x3C}, 1, nan},               // 0x7D to 0x7F are NaN
+      {e5m2, {0xFF}, {0x00}, 1, nan},               // NaN * 0
+      {e4m3, {0x7F}, {0x38}, 1, nan},               // 0x38 is 1
+      {e4m3, {0xFF, 0x38}, {0x00, 0x38}, 1, nan},   //
+      {e4m3, {0x7E, 0x38}, {0x38, 0x7E}, 1, 896},   // 448 + 448: no NaN beside them
+      {int4, {0x8}, {0x1}, 1, nan},                 // -8 is no number of the list
+      {int4, {0x7, 0x9}, {0x1, 0x1}, 1, 0},         // 7 - 7
+      {real, {0x2, 0x3}, {0x2, 0x2}, -2, 5},        // a scale has no sign: (1 + 1.5) * 2
+      {real, {0x2}, {0x2}, inf, 0x1.fffffep127f},   // and no infinity
+      {real, {0x2}, {0x2}, nan, nan},
+  };
+  for (const char* accumulator : {"exact", "fp32_block", "k64_rz", "fused35_rz", "fused25_rz", "fp32_sequential"})
+    for (const char* backend : {"auto", "reference"})
+      for (const Case& c : cases) {
+        Quantized q[2];
+        for (int side : {0, 1}) {
+          q[side] = test::operand(c.words, 2, 64, 0);
+          for (size_t i = 0; i < c.a.size(); ++i)
+            q[side].set_code(0, static_cast<int64_t>(i), (side == 0 ? c.a : c.b)[i]);
+        }
+        if (!q[0].real_scales.empty()) q[0].real_scales[0] = c.scale;
+        GemmOptions options;
+        options.accumulator = accumulator_from(accumulator, "test");
+        float out[4];
+        Dispatcher(backend).gemm(q[0], q[1], options, out, 2);
+        INFO(c.words << " " << accumulator << " " << backend << " " << std::hex << c.a[0] << " " << c.b[0]);
+        CHECK((std::isnan(c.expected) ? std::isnan(out[0]) : out[0] == c.expected));
+        CHECK(out[3] == 0);
+      }
+}
+
+// 2^18 times (57344 * (1 + 2^-23))^2, a product of 129 bits in steps: 1.53125 * 2^49 and 3 steps of 2^26 (and 2^-24 of
+// one).
+TEST_CASE("sums of products are exact beyond 128 bits", "[quick]") {
+  Quantized q = test::operand("mxfp8,element=e5m2,block=row,scale=fp32,scale_rule=amax", 1, 1 << 18, 0);
+  for (int64_t k = 0; k < q.cols; ++k) q.set_code(0, k, 0x7B);
+  q.real_scales[0] = 1 + 0x1p-23f;
+  for (const char* accumulator : {"exact", "k64_rz_snap"}) {
+    GemmOptions options;
+    options.accumulator = accumulator_from(accumulator, "test");
+    options.accumulator.group = 0;
+    float out = 0;
+    Dispatcher("reference").gemm(q, q, options, &out, 1);
+    CHECK(out == 0x1.88p49f + 0x3p26f);
+  }
 }

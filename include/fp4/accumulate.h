@@ -43,8 +43,7 @@ FP4_HD constexpr bool has_more_than_8_bits(float s) {
 template <class A, class B>
 FP4_HD void add_scaled_dot(ExactSum& sum, const A& a, const B& b, int64_t begin, int64_t end) {
   const Magnitude p = scale_product(a.scale(begin), b.scale(begin));
-  const int128 dot = integer_dot(a, b, begin, end);
-  sum.add(dot * static_cast<int128>(p.significand), p.exponent + product_quantum_log2(a, b));
+  sum.add(integer_dot(a, b, begin, end), p.exponent + product_quantum_log2(a, b), p.significand);
 }
 
 // A factor of a product, exact: element times block scale.
@@ -87,7 +86,7 @@ FP4_HD inline float add_block(float acc, int128 dot, int quantum_log2, float sa,
   const Magnitude p = rounds ? exact_magnitude(sa * sb) : scale_product(sa, sb);
   ExactSum sum;
   sum.add(acc);
-  sum.add(dot * static_cast<int128>(p.significand), p.exponent + quantum_log2);
+  sum.add(dot, p.exponent + quantum_log2, p.significand);
   return sum.round(rounding);
 }
 

@@ -10,12 +10,13 @@ namespace fp4 {
 
 class ExactSum {
  public:
-  // += value * 2^exponent; value any 128-bit integer, exponent >= -384.
-  FP4_HD constexpr void add(int128 value, int exponent) {
-    if (value == 0) return;
+  // += value * factor * 2^exponent; value any 128-bit integer, exponent >= -384. Their product may have 192 bits.
+  FP4_HD constexpr void add(int128 value, int exponent, uint64_t factor = 1) {
     const bool negative = value < 0;
     const uint128 m = negative ? ~static_cast<uint128>(value) + 1 : static_cast<uint128>(value);
-    add_magnitude(m, exponent, negative);
+    const uint128 low = static_cast<uint64_t>(m), high = m >> 64;
+    if (low != 0) add_magnitude(low * factor, exponent, negative);
+    if (high != 0) add_magnitude(high * factor, exponent + 64, negative);
   }
   FP4_HD constexpr void add_magnitude(uint128 m, int exponent, bool negative) {
     const int bit = exponent - lowest_log2;

@@ -182,7 +182,7 @@ class DecodedRow {
       : q_(q), resolved_(resolve(q.spec)), format_(finer(resolved_.element, resolved_.element_under(-1.0f))) {
     const auto k = static_cast<size_t>(q.cols);
     values_.resize(k);
-    scaled_.resize(k);
+    unscaled_.resize(k);
     fixed_.resize(q.spec.has_scale() ? k : 0);
     scales_.resize(k);
     factors_.resize(k);
@@ -191,18 +191,18 @@ class DecodedRow {
       const uint32_t code = q.code(row, i);
       const float signed_scale = scale_value(resolved_, load_scale(q, q.spec.has_scale() ? q.scale_index(row, i) : 0));
       const FloatFormat& element = resolved_.element_under(signed_scale);
-      const float s = resolved_.has_choice() ? magnitude(signed_scale) : signed_scale;
+      scales_[at] = magnitude(signed_scale);  // the sign of a choice says which grid
       factors_[at] = q.tensor_multiplier_at(row, i);
-      scales_[at] = s;
       values_[at] = element_value(resolved_, code, signed_scale, q.tensor_factor_at(row, i));
-      scaled_[at] = decode(element, code) * s;
+      unscaled_[at] = decode(element, code);
       if (q.spec.has_scale())
         fixed_[at] = decode_fixed(element, code) * (int64_t{1} << (element.quantum_log2() - format_.quantum_log2()));
     }
   }
   int64_t fixed(int64_t k) const { return fixed_[static_cast<size_t>(k)]; }
   float scale(int64_t k) const { return scales_[static_cast<size_t>(k)]; }
-  float scaled(int64_t k) const { return scaled_[static_cast<size_t>(k)]; }
+  float unscaled(int64_t k) const { return unscaled_[static_cast<size_t>(k)]; }
+  float scaled(int64_t k) const { return unscaled(k) * scale(k); }
   float value(int64_t k) const { return values_[static_cast<size_t>(k)]; }
   float tensor_scale(int64_t k) const { return factors_.empty() ? 1.0f : factors_[static_cast<size_t>(k)]; }
   bool has_scale() const { return q_.spec.has_scale(); }
@@ -222,7 +222,7 @@ class DecodedRow {
   const Quantized& q_;
   Quantizer resolved_;
   FloatFormat format_;  // of a choice that whose steps both grids are multiples of
-  std::vector<float> values_, scaled_, scales_, factors_;
+  std::vector<float> values_, unscaled_, scales_, factors_;
   std::vector<int64_t> fixed_;
 };
 

@@ -9,6 +9,7 @@
 #include "src/backends/backend_listed.h"
 #include "src/backends/declined.h"
 #include "src/backends/near_powers.h"
+#include "src/backends/strange_codes.h"
 #include "src/cpu/vector_backends.h"
 #include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
@@ -109,7 +110,19 @@ const Backend& Dispatcher::for_gemm(const QuantSpec& a, const QuantSpec& b, cons
   throw Declined(name_, "gemm");
 }
 
+const Backend& Dispatcher::for_gemm(const Quantized& a, const Quantized& b, const GemmOptions& options) const {
+  const bool is_strange =
+      has_strange_scales(a) || has_strange_scales(b) || has_special_codes(a) || has_special_codes(b);
+  return is_strange ? by_definition("gemm") : for_gemm(a.spec, b.spec, options);
+}
+
+const Backend& Dispatcher::by_definition(const char* what) const {
+  if (name_ != "auto" && name_ != "reference") throw Declined(name_, what);
+  return reference_backend();
+}
+
 const Backend& Dispatcher::for_dequantize(const Quantized& q) const {
+  if (has_strange_scales(q)) return by_definition("dequantisation");
   for (const Backend* b : chosen_) {
     if (b->supports_dequantize(q)) return *b;
   }
@@ -171,9 +184,9 @@ void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions&
     if (has_own_decode(a.spec)) own_a = plainly_decoded(a);
     if (has_own_decode(b.spec)) own_b = plainly_decoded(b);
     const Quantized &plain_a = own_a ? *own_a : a, &plain_b = own_b ? *own_b : b;
-    return for_gemm(plain_a.spec, plain_b.spec, options).gemm(plain_a, plain_b, options, c, c_stride);
+    return for_gemm(plain_a, plain_b, options).gemm(plain_a, plain_b, options, c, c_stride);
   }
-  for_gemm(a.spec, b.spec, options).gemm(a, b, options, c, c_stride);
+  for_gemm(a, b, options).gemm(a, b, options, c, c_stride);
 }
 
 namespace {
@@ -213,7 +226,7 @@ void Dispatcher::multiply_apart(const Quantized& a, const Quantized& b, const Ge
   plain.hadamard_divisor = 1.0f;
   plain.factor = ProductFactor::tensor_scales;
   const Quantized bare_a = without_factor(a), bare_b = without_factor(b);
-  for_gemm(bare_a.spec, bare_b.spec, plain).gemm(bare_a, bare_b, plain, c, c_stride);
+  for_gemm(bare_a, bare_b, plain).gemm(bare_a, bare_b, plain, c, c_stride);
   const GemmFinish finish = {.hadamard_divisor = options.hadamard_divisor};
   for (int64_t i = 0; i < a.rows; ++i)
     for (int64_t j = 0; j < b.rows; ++j) {

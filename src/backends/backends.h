@@ -36,9 +36,11 @@ class Dispatcher {
   const Backend& for_quantize(const QuantizeCall& call) const;
   const Backend& for_dequantize(const Quantized& q) const;
   const Backend& for_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const;
+  const Backend& for_gemm(const Quantized& a, const Quantized& b, const GemmOptions& options) const;
   const Backend& for_hadamard(const HadamardSpec& h) const;
 
  private:
+  const Backend& by_definition(const char* what) const;
   template <class Factor>
   void multiply_apart(const Quantized& a, const Quantized& b, const GemmOptions& options, const Factor& factor,
                       float* c, int64_t c_stride) const;

@@ -68,8 +68,7 @@ int fp4sim_dpi_step(const char* adder, const char* element, const char* scale, i
   const FloatFormat& format = format_of(spec.element);
   if (!takes(row->row, scales != nullptr, format)) return unknown;
   const PackedOperand x = {&format, scales, block, a, scale_a}, y = {&format, scales, block, b, scale_b};
-  const bool has_nan = scales != nullptr && (has_nan_scale(x, k) || has_nan_scale(y, k));
-  *d = has_nan ? canonical_nan_bits : bits_of(canonical(dot(row->row, x, y, 0, k, float_of(c))));
+  *d = bits_of(canonical(dot_of_any(row->row, x, y, 0, k, float_of(c))));
   return 0;
 }
 }

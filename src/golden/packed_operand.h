@@ -23,7 +23,8 @@ struct PackedOperand {
   float scale(int64_t k) const {
     return has_scale() ? decode(*scales_of, field(scale_codes, k / block_size, 8)) : 1.0f;
   }
-  float scaled(int64_t k) const { return decode(*element, code(k)) * scale(k); }
+  float unscaled(int64_t k) const { return decode(*element, code(k)); }
+  float scaled(int64_t k) const { return unscaled(k) * scale(k); }
   float value(int64_t k) const { return scaled(k); }
   int64_t block() const { return has_scale() ? block_size : 0; }
   const FloatFormat& format() const { return *element; }

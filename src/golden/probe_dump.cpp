@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "fp4/accumulate.h"
+#include "fp4/gemm.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
 
@@ -40,7 +40,7 @@ class CodesReader {
   float scale(int64_t k) const { return at(k).scale; }
   float scaled(int64_t k) const { return at(k).scaled; }
   float value(int64_t k) const { return at(k).scaled; }
-  float element(int64_t k) const { return at(k).element; }
+  float unscaled(int64_t k) const { return at(k).element; }
   int64_t block() const { return has_scale() ? section_.block : 0; }
   const FloatFormat& format() const { return format_; }
   int scale_min_exponent() const { return format_of(section_.scale).min_exponent(); }
@@ -64,16 +64,6 @@ std::vector<int64_t> order_of(const ProbeModel& m, int64_t k_end) {
 }
 
 float c_of(const ProbeSection& s, uint32_t c) { return s.is_half ? decode(format_of(Element::fp16), c) : float_of(c); }
-
-// What NaN scales and elements that are not finite make of a sum under scales; 0 where there are none.
-float special_under_scales(const CodesReader& a, const CodesReader& b, int64_t k_end, float c) {
-  float sum = is_finite(c) ? 0.0f : c;
-  for (int64_t k = 0; k < k_end; ++k) {
-    if (is_nan(a.scale(k)) || is_nan(b.scale(k))) return float_of(canonical_nan_bits);
-    if (!is_finite(a.element(k)) || !is_finite(b.element(k))) sum = sum + a.element(k) * b.element(k);
-  }
-  return sum;
-}
 
 class LineReader {
  public:
@@ -222,7 +212,7 @@ uint32_t probe_word(const ProbeSection& s, const DecodedSum& sum, const ProbeMod
   const std::vector<int64_t> order = order_of(model, k_end);
   const CodesReader a(s, s.a, sum.a, order), b(s, s.b, sum.b, order);
   const float c = c_of(s, sum.c);
-  float d = s.has_scale() ? special_under_scales(a, b, k_end, c) : 0.0f;
+  float d = s.has_scale() ? special_sum(a, b, 0, k_end, c) : 0.0f;
   if (is_nan(c)) {
     d = c;
   } else if (d == 0.0f) {

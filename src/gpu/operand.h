@@ -71,9 +71,8 @@ class RowOfCodes {
   FP4_HD RowOfCodes(const Operand& operand, int64_t row) : operand_(operand), row_(row) {}
   FP4_HD int64_t fixed(int64_t k) const { return decode_fixed(operand_.quantizer.element, operand_.code(row_, k)); }
   FP4_HD float scale(int64_t k) const { return operand_.scale(row_, k); }
-  FP4_HD float scaled(int64_t k) const {
-    return decode(operand_.quantizer.element, operand_.code(row_, k)) * operand_.scale(row_, k);
-  }
+  FP4_HD float unscaled(int64_t k) const { return decode(operand_.quantizer.element, operand_.code(row_, k)); }
+  FP4_HD float scaled(int64_t k) const { return unscaled(k) * operand_.scale(row_, k); }
   FP4_HD float value(int64_t k) const {
     return element_value(operand_.quantizer, operand_.code(row_, k), operand_.scale(row_, k), tensor_scale(k));
   }
