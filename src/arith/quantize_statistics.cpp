@@ -30,25 +30,24 @@ std::vector<RowStatistics> row_statistics(const Quantized& q, const MatrixView& 
   const bool is_listed = format.is_grid() || q.spec.choice.is_on;  // ends are no single code
   parallel_for(0, q.rows, 1, threads, 64, [&](int64_t r) {
     std::vector<float> row;
-    std::vector<uint32_t> codes;
-    StatisticsRow given = {x.data + r * x.row_stride, y + r * q.cols, nullptr, nullptr, q.cols, 0, 0};
-    given.mask = static_cast<int32_t>(format.magnitude_mask());
-    given.largest = static_cast<int32_t>(format.largest_code);
-    if (is_listed) given.mask = given.largest = 1;
+    std::vector<uint8_t> ends;
+    StatisticsRow given = {x.data + r * x.row_stride,
+                           y + r * q.cols,
+                           q.codes.data() + r * q.code_row_bytes(),
+                           4,
+                           q.cols,
+                           static_cast<int32_t>(format.magnitude_mask()),
+                           static_cast<int32_t>(format.largest_code)};
+    if (!q.is_packed()) given.code_bits = 8 * q.code_bytes();
     if (x.col_stride != 1) {
       for (int64_t k = 0; k < q.cols; ++k) row.push_back(x.at(r, k));
       given.x = row.data();
     }
     if (is_listed) {
-      for (int64_t k = 0; k < q.cols; ++k)
-        codes.push_back(is_end_code(element_of_block(q, r, k), q.code(r, k)) ? 1 : 0);
-      given.codes = codes.data();
-    } else if (q.is_packed()) {
-      given.packed = q.codes.data() + r * q.code_row_bytes();
-    } else {
-      codes.resize(static_cast<size_t>(q.cols));
-      for (int64_t k = 0; k < q.cols; ++k) codes[static_cast<size_t>(k)] = q.code(r, k);
-      given.codes = codes.data();
+      for (int64_t k = 0; k < q.cols; ++k) ends.push_back(is_end_code(element_of_block(q, r, k), q.code(r, k)) ? 1 : 0);
+      given.codes = ends.data();
+      given.code_bits = 8;
+      given.mask = given.largest = 1;
     }
     sums[static_cast<size_t>(r)] = sum_row(given);
   });

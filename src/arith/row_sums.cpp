@@ -43,25 +43,32 @@ inline __attribute__((always_inline)) void add_columns(Sums& s, const Ints& xbit
   s.clipped -= is_finite & (ym != 0) & (xm > ym) & (code == largest_code);
 }
 
-inline __attribute__((always_inline)) void unpack(Ints& code, uint32_t word, int32_t mask) {
+// Codes of `count` columns from k on.
+inline __attribute__((always_inline)) void read_codes(Ints& code, const StatisticsRow& r, int64_t k, size_t count) {
+  using Bytes = uint8_t __attribute__((vector_size(sum_lanes)));
+  using Halves = uint16_t __attribute__((vector_size(2 * sum_lanes)));
   const Ints shifts = {0, 4, 8, 12, 16, 20, 24, 28};
-  code = (Ints{} + static_cast<int32_t>(word)) >> shifts & mask;
+  uint32_t word = 0;
+  Bytes bytes = {};
+  Halves halves = {};
+  switch (r.code_bits) {
+    case 4: std::memcpy(&word, r.codes + k / 2, (count + 1) / 2); break;
+    case 8: std::memcpy(&bytes, r.codes + k, count); break;
+    case 16: std::memcpy(&halves, r.codes + 2 * k, 2 * count); break;
+    default: std::memcpy(&code, r.codes + 4 * k, 4 * count);
+  }
+  if (r.code_bits == 4) code = (code + static_cast<int32_t>(word)) >> shifts;
+  if (r.code_bits == 8) code = __builtin_convertvector(bytes, Ints);
+  if (r.code_bits == 16) code = __builtin_convertvector(halves, Ints);
+  code &= r.mask;
 }
 
-// The columns from `k` on, zeros past the end: finite, and zero on both sides.
-inline __attribute__((always_inline)) void add_last(Sums& s, const StatisticsRow& r, int64_t k) {
-  const auto count = static_cast<size_t>(r.cols - k);
+// `count` columns from k on, and zeros in the place of others: finite, and zero on both sides.
+inline __attribute__((always_inline)) void add_at(Sums& s, const StatisticsRow& r, int64_t k, size_t count) {
   Ints xbits = {}, ybits = {}, code = {};
   std::memcpy(&xbits, r.x + k, count * 4);
   std::memcpy(&ybits, r.y + k, count * 4);
-  if (r.packed != nullptr) {
-    uint32_t word = 0;
-    std::memcpy(&word, r.packed + k / 2, (count + 1) / 2);
-    unpack(code, word, r.mask);
-  } else {
-    std::memcpy(&code, r.codes + k, count * 4);
-    code &= r.mask;
-  }
+  read_codes(code, r, k, count);
   add_columns(s, xbits, ybits, code, r.largest);
 }
 
@@ -85,21 +92,8 @@ RowStatistics row_of_sums(const Sums& s, int64_t cols) {
 inline __attribute__((always_inline)) RowStatistics summed(const StatisticsRow& r) {
   Sums s;
   int64_t k = 0;
-  for (; k + sum_lanes <= r.cols; k += sum_lanes) {
-    Ints xbits, ybits, code;
-    std::memcpy(&xbits, r.x + k, sizeof xbits);
-    std::memcpy(&ybits, r.y + k, sizeof ybits);
-    if (r.packed != nullptr) {
-      uint32_t word;
-      std::memcpy(&word, r.packed + k / 2, sizeof word);
-      unpack(code, word, r.mask);
-    } else {
-      std::memcpy(&code, r.codes + k, sizeof code);
-      code &= r.mask;
-    }
-    add_columns(s, xbits, ybits, code, r.largest);
-  }
-  if (k < r.cols) add_last(s, r, k);
+  for (; k + sum_lanes <= r.cols; k += sum_lanes) add_at(s, r, k, sum_lanes);
+  if (k < r.cols) add_at(s, r, k, static_cast<size_t>(r.cols - k));
   return row_of_sums(s, r.cols);
 }
 
@@ -112,7 +106,7 @@ constexpr __mmask16 all16 = 0xffff;
 
 // Sixteen columns of packed codes at a time, the first eight of them added first; facts are mask registers.
 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) RowStatistics summed_avx512(const StatisticsRow& r) {
-  if (r.packed == nullptr) return summed(r);
+  if (r.code_bits != 4) return summed(r);
   const __m512i magnitude = _mm512_set1_epi32(all_but_sign), infinity = _mm512_set1_epi32(infinity_bits);
   const __m512i one = _mm512_set1_epi32(1), zero = _mm512_setzero_si512();
   const __m512i code_mask = _mm512_set1_epi32(r.mask), largest_code = _mm512_set1_epi32(r.largest);
@@ -136,7 +130,7 @@ __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) RowStatistics summ
     add(_mm512_maskz_extractf32x8_ps(all8, xv, 0), _mm512_maskz_extractf32x8_ps(all8, yv, 0));
     add(_mm512_maskz_extractf32x8_ps(all8, xv, 1), _mm512_maskz_extractf32x8_ps(all8, yv, 1));
     int64_t words;
-    std::memcpy(&words, r.packed + k / 2, 8);
+    std::memcpy(&words, r.codes + k / 2, 8);
     const __m512i both = _mm512_castsi128_si512(_mm_cvtsi64_si128(words));
     const __m512i code = _mm512_and_si512(
         _mm512_maskz_srlv_epi32(all16, _mm512_maskz_permutexvar_epi32(all16, word_of, both), shifts), code_mask);
@@ -162,11 +156,7 @@ __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) RowStatistics summ
   store(s.zeros, zeros);
   store(s.underflows, underflows);
   store(s.clipped, clipped);
-  for (; k < r.cols; k += sum_lanes) {
-    StatisticsRow part = r;
-    part.cols = std::min<int64_t>(r.cols, k + sum_lanes);
-    add_last(s, part, k);
-  }
+  for (; k < r.cols; k += sum_lanes) add_at(s, r, k, static_cast<size_t>(std::min<int64_t>(r.cols - k, sum_lanes)));
   return row_of_sums(s, r.cols);
 }
 

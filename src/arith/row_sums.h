@@ -8,8 +8,8 @@ namespace fp4 {
 struct StatisticsRow {
   const float* x;
   const float* y;
-  const uint8_t* packed;  // FP4 codes, two a byte; nullptr: codes one by one
-  const uint32_t* codes;
+  const uint8_t* codes;  // as arrays have them: of 4 bits two a byte, else little-endian
+  int code_bits;         // 4, 8, 16 or 32
   int64_t cols;
   int32_t mask, largest;  // of the magnitude of a code
 };
