@@ -17,23 +17,13 @@ namespace {
 constexpr int bias = 127, lowest = -9, highest = 8;  // of E8M0; of E4M3's powers of two
 constexpr int nvfp4_block = 16, mxfp4_block = 32, block_bytes = mxfp4_block / 2;
 constexpr std::uint8_t nan_e8m0 = 255, nan_e4m3 = 0x7f;
-constexpr std::array<float, 8> magnitudes = {0, .5f, 1, 1.5f, 2, 3, 4, 6};  // of E2M1
-
-std::uint8_t e4m3_of_power(int power) {
-  constexpr int smallest_normal = -6, mantissa_bits = 3;
-  return static_cast<std::uint8_t>(power >= smallest_normal ? (power - smallest_normal + 1) << mantissa_bits
-                                                            : 1 << (power - lowest));
-}
 
 // The code of v * 2^-shift, to nearest, ties to the even code.
-std::uint8_t rounded(std::uint8_t code, int shift) {
-  const float value = std::ldexp(magnitudes[code & 7], -shift);
-  std::uint8_t best = 0;
-  for (std::uint8_t c = 1; c < 8; ++c) {
-    const float mine = std::abs(magnitudes[c] - value), other = std::abs(magnitudes[best] - value);
-    if (mine < other || (mine == other && c % 2 == 0)) best = c;
-  }
-  return best | (code & 8);
+std::uint32_t rounded(std::uint32_t code, int shift) {
+  const FloatFormat& e2m1 = format_of(Element::e2m1);
+  Magnitude m = e2m1.value(code & 7);
+  m.exponent -= shift;
+  return encode(e2m1, m, false, {}) | (code & 8);
 }
 
 bool is_zero(const std::uint8_t* codes) {
@@ -83,13 +73,14 @@ void to_exact_nvfp4(int power, std::vector<std::uint8_t>& scales, std::vector<st
   std::vector<std::uint8_t> out(2 * scales.size());
   for (std::size_t i = 0; i < scales.size(); ++i) {
     const int own = scales[i] - bias - power;
-    const std::uint8_t scale = scales[i] == nan_e8m0 ? nan_e4m3 : e4m3_of_power(std::clamp(own, lowest, highest));
-    out[2 * i] = out[2 * i + 1] = scale;
+    const std::uint32_t scale =
+        encode(format_of(Scale::ue4m3), {1, std::clamp(own, lowest, highest), false}, false, {});
+    out[2 * i] = out[2 * i + 1] = scales[i] == nan_e8m0 ? nan_e4m3 : static_cast<std::uint8_t>(scale);
     if (scales[i] == nan_e8m0 || own >= lowest) continue;
     std::uint8_t* block = codes.data() + i * block_bytes;
     for (int b = 0; b < block_bytes; ++b)
       block[b] =
-          static_cast<std::uint8_t>(rounded(block[b] & 15, lowest - own) | rounded(block[b] >> 4, lowest - own) << 4);
+          static_cast<std::uint8_t>(rounded(block[b] & 15u, lowest - own) | rounded(block[b] >> 4u, lowest - own) << 4);
   }
   scales = std::move(out);
 }
@@ -104,7 +95,9 @@ double loss_of(WeightReader& reader, int power) {
     std::vector<std::uint8_t> scales = q.scales, codes = q.codes;
     to_exact_nvfp4(power, scales, codes);
     for (std::size_t i = 0; i < 2 * codes.size(); ++i) {
-      const auto value = [&](std::uint8_t byte) { return magnitudes[byte >> (i % 2 == 0 ? 0 : 4) & 7]; };
+      const auto value = [&](std::uint8_t byte) {
+        return decode(format_of(Element::e2m1), byte >> (i % 2 == 0 ? 0 : 4) & 7);
+      };
       const int own = q.scales[i / mxfp4_block] - bias;
       if (own == nan_e8m0 - bias) continue;
       const double before = std::ldexp(static_cast<double>(value(q.codes[i / 2])), own);

@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_shard(const std::string& name) { return name.ends_with(".safetensors") || name.ends_with(".gguf"); }
-
 // In the order of their names.
 std::vector<std::string> shards_in(const std::string& folder) {
   std::vector<std::string> shards;
@@ -175,6 +173,8 @@ void check_series(const std::string& in, const Series& s) {
 }
 
 }  // namespace
+
+bool is_shard(const std::string& name) { return name.ends_with(".safetensors") || name.ends_with(".gguf"); }
 
 std::optional<std::string> index_of(const std::string& folder) {
   std::optional<std::string> index;

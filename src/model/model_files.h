@@ -9,6 +9,9 @@
 
 namespace fp4 {
 
+// Whether the name is that of a file with weights which are read.
+bool is_shard(const std::string& name);
+
 inline constexpr const char* follow_links_doc = "Of a model's folder: also what links lead to outside of it";
 
 struct ModelSource {

@@ -12,6 +12,7 @@
 #include "src/arith/spec_text.h"
 #include "src/backends/signature.h"
 #include "src/files/output.h"
+#include "src/model/model_files.h"
 #include "src/model/model_stream.h"
 #include "src/model/shard_hashes.h"
 #include "src/model/side_files.h"
@@ -143,9 +144,6 @@ Dtype decoded_type_of(const std::string& place, const std::string& word) {
 }
 
 bool is_model(const std::string& path) {
-  const auto is_shard = [](const std::string& file) {
-    return file.ends_with(".safetensors") || file.ends_with(".gguf");
-  };
   if (is_shard(path)) return true;
   if (!fs::is_directory(path) || fs::exists(fs::path(path) / "manifest.json")) return false;
   return std::any_of(fs::directory_iterator(path), fs::directory_iterator(),

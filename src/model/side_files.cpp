@@ -41,8 +41,7 @@ void list(const fs::path& root, const fs::path& inner, bool follow_links, SideFi
     if (!e.is_regular_file() || name.ends_with(".index.json")) continue;
     const bool is_written =
         inner.empty() && std::find(written_names.begin(), written_names.end(), name) != written_names.end();
-    const bool is_source = inner.empty() && (name.ends_with(".safetensors") || name.ends_with(".gguf"));
-    if (is_written || is_source) continue;
+    if (is_written || (inner.empty() && is_shard(name))) continue;
     (is_weight(name) ? out.left : out.taken).push_back(relative.generic_string());
   }
 }
