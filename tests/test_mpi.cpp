@@ -1,6 +1,7 @@
 // Ranks that mpirun starts: the same bits as threads in one process, and what is left when one of them is lost.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "sim/train/checkpoint.h"
 #include "tasks/run.h"
@@ -81,7 +82,7 @@ TEST_CASE("a rank that is killed ends the run, and its last checkpoint goes on",
                               "read -r ranks < /proc/$id/task/$id/children; kill -9 ${ranks##* }; wait $id");
   INFO(lost.out << lost.err);
   CHECK(lost.exit_code == 137);
-  CHECK_THAT(lost.err, Catch::Contains("exited on signal 9"));
+  CHECK(std::regex_search(lost.err, std::regex("exited on\\s+signal 9")));  // Open MPI 5 wraps its lines
   CHECK(test::read_text(folder / "out").find("digest") == std::string::npos);
   const int step = sim::read_checkpoint(checkpoint).step;
   REQUIRE(step >= 1);

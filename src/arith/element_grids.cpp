@@ -63,7 +63,7 @@ void check_name(const std::string& name, const std::string& place) {
   const bool is_word = !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
-  if (!is_word) throw Error(place + ": '" + name + "' is no name; accepted: up to 64 small letters, digits and _");
+  if (!is_word) throw Error(place + ": " + shown(name) + " is no name; accepted: up to 64 small letters, digits and _");
   if (find_row(element_table, name) != nullptr)
     throw Error(place + ": '" + name + "' is the name of another element; take another name");
 }
@@ -98,7 +98,7 @@ float value_from(const JsonReader& v) {
                                               hex ? std::chars_format::hex : std::chars_format::general);
   const bool is_number = !digits.empty() && digits[0] != '-' && std::isfinite(value);
   if (!is_number || end != digits.data() + digits.size() || problem != std::errc())
-    v.fail("'" + text + "' is no number; accepted: 0.75, -1e-3, 0x1.8p-2, null for a code that is never written");
+    v.fail(shown(text) + " is no number; accepted: 0.75, -1e-3, 0x1.8p-2, null for a code that is never written");
   return negative ? -value : value;
 }
 
