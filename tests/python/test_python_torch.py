@@ -154,6 +154,13 @@ class Layers(unittest.TestCase):
         gc.collect()
         self.assertTrue(same(x.grad, kept))
 
+    def test_arrays_of_other_libraries_come_in_by_dlpack(self):
+        x, w = (torch.randn(6, 32, generator=torch.Generator().manual_seed(s)) for s in (1, 2))
+        for name, call in {"quantize": lambda a, b: ft.quantize(a, "nvfp4").codes, "gemm": lambda a, b: ft.gemm(a, b, "mxfp4"),
+                           "fake_quantize": lambda a, b: ft.fake_quantize(a, "mxfp4"),
+                           "hadamard": lambda a, b: ft.hadamard(a, 16)}.items():
+            self.assertTrue(torch.equal(call(x.numpy(), w.numpy()), call(x, w)), name)
+
     def test_fake_quantize_passes_gradients_straight_through(self):
         x = torch.from_numpy(numbers(8, 32)).requires_grad_()
         y = ft.fake_quantize(x, "nvfp4", seed=3)

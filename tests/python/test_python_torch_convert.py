@@ -440,6 +440,20 @@ class Types(unittest.TestCase):
             y.sum().backward()
             self.assertEqual((type(y).__name__, tuple(y.shape), tuple(layer.weight.grad.shape)), ("FakeTensor", (3, 8), (8, 32)))
 
+    def test_a_converter_of_torchtitan_s_kind_converts(self):
+        class OfAJob(ft.Converter):  # torchtitan makes it with its own two arguments
+            def __init__(self, job_config, parallel_dims):
+                super().__init__(job_config, skip=["1"])
+
+        made = [torch.nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 8)) for _ in range(2)]
+        made[1].load_state_dict(made[0].state_dict())
+        converter = OfAJob("mxfp4", None)
+        self.assertIsNone(converter.convert(made[0]))
+        ft.convert(made[1], "mxfp4", skip=["1"])
+        x = torch.from_numpy(numbers(4, 32))
+        self.assertTrue(same(made[0](x), made[1](x)))
+        self.assertIsNone(converter.post_optimizer_hook(made[0]))
+
     def test_a_trace_is_refused(self):
         """It would keep the products of the traced call as constants."""
         for model, given in ((nn.Linear(32, 8), torch.ones(3, 32)), (encoder(), torch.ones(2, 5, 32))):

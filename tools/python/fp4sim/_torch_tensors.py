@@ -73,7 +73,7 @@ def decoded(x, words, *place):
         return torch.from_numpy(made.dequantize()), torch.from_numpy(made.tensor_scale.copy())
     given, kept = _matrix(x)
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device)
-    factors = torch.empty(*_parts(words, *_rows(x)).get("tensor_scale", {"shape": [1]})["shape"], 3, device=x.device)
+    factors = torch.ones(*_parts(words, *_rows(x)).get("tensor_scale", {"shape": [1]})["shape"], 3, device=x.device)
     _lent("lent_quantize", x, kept, x=given, words=words, decoded=out.data_ptr(), factors=factors.data_ptr(), **_place(*place))
     return out, factors[..., 0]
 
@@ -113,6 +113,11 @@ define("hadamard", f"(Tensor x, int size, str signs, str normalise, bool inverse
        lambda x, size, *rest: x.new_empty(_rows(x)[0], -(-_rows(x)[1] // size) * size, dtype=torch.float32))
 
 
+def _tensor(x):
+    """x, or what another library's array shares by DLPack (JAX, CuPy, numpy), on its device."""
+    return x if isinstance(x, torch.Tensor) else torch.from_dlpack(x)
+
+
 def _at(seed, stream, step):
     at = place_of(seed, stream, step)
     return at["seed"] - (at["seed"] >> 63 << 64), at["stream"], at["step"]
@@ -121,7 +126,7 @@ def _at(seed, stream, step):
 def quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, stream: int = 0, step: int = 0,
              **fields: Any) -> Quantized:
     """fp4sim.quantize of a tensor, whose arrays stay on its device: rows of the last axis, float32 of what x holds."""
-    words = words_of(spec, fields)
+    words, x = words_of(spec, fields), _tensor(x)
     made = dict(zip(_parts(words, *_rows(x)), torch.ops.fp4sim.quantize(x, words, *_at(seed, stream, step))))
     return Quantized(made["codes"], made.get("scales"), made.get("tensor_scale", torch.ones(1, device=x.device)))
 
@@ -129,7 +134,7 @@ def quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, st
 def fake_quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, stream: int = 0, step: int = 0,
                   **fields: Any) -> torch.Tensor:
     """x quantised and decoded again; its gradient passes straight through."""
-    return call("fake_quantize", x, words_of(spec, fields), *_at(seed, stream, step))
+    return call("fake_quantize", _tensor(x), words_of(spec, fields), *_at(seed, stream, step))
 
 
 def gemm(a: torch.Tensor, b: torch.Tensor, spec: "str | Spec" = "mxfp4", *, spec_b: "str | Spec | None" = None,
@@ -137,11 +142,11 @@ def gemm(a: torch.Tensor, b: torch.Tensor, spec: "str | Spec" = "mxfp4", *, spec
          stream: int = 0, step: int = 0) -> torch.Tensor:
     """fp4sim.gemm of two tensors [M, K] and [N, K], float32 [M, N] on their device."""
     words = words_of(spec, {})
-    return torch.ops.fp4sim.gemm(a, b, words, words if spec_b is None else words_of(spec_b, {}), word(accumulator, "--accumulator"),
+    return torch.ops.fp4sim.gemm(_tensor(a), _tensor(b), words, words if spec_b is None else words_of(spec_b, {}), word(accumulator, "--accumulator"),
                                  hadamard, signs, normalise, *_at(seed, stream, step))
 
 
 def hadamard(x: torch.Tensor, size: int, *, signs: str = "none", normalise: str = "sqrt", inverse: bool = False, seed: int = 0,
              stream: int = 0, step: int = 0) -> torch.Tensor:
     """fp4sim.hadamard of a tensor, float32 on its device."""
-    return torch.ops.fp4sim.hadamard(x, size, signs, normalise, inverse, *_at(seed, stream, step))
+    return torch.ops.fp4sim.hadamard(_tensor(x), size, signs, normalise, inverse, *_at(seed, stream, step))

@@ -50,6 +50,19 @@ def load_state(model: _torch.nn.Module, saved: "dict[str, _Any]") -> None:
         group.step, group.begins, group.versions = mine["step"], mine["begins"], {}
 
 
+class Converter:
+    """convert() as torchtitan's ModelConverter: convert(model) before it is compiled and sharded."""
+
+    def __init__(self, recipe: "str | dict[str, _Any]", **how: _Any):
+        self.recipe, self.how = recipe, how
+
+    def convert(self, model: _torch.nn.Module) -> None:
+        convert(model, self.recipe, **self.how)
+
+    def post_optimizer_hook(self, model: _torch.nn.Module) -> None:
+        """Each optimizer tells its steps itself."""
+
+
 class _CrossEntropy(_torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, labels):
@@ -69,5 +82,5 @@ def cross_entropy(logits: _torch.Tensor, labels: _torch.Tensor) -> _torch.Tensor
     return _CrossEntropy.apply(logits.float(), [_whole(n, "labels", -2**31, 2**31 - 1) for n in labels.tolist()])
 
 
-__all__ = ["Linear", "Quantized", "convert", "cross_entropy", "fake_quantize", "gemm", "hadamard", "load_state", "quantize",
+__all__ = ["Converter", "Linear", "Quantized", "convert", "cross_entropy", "fake_quantize", "gemm", "hadamard", "load_state", "quantize",
            "report", "set_step", "state", "step"]
