@@ -19,10 +19,10 @@ using NvidiaFolded32 = FoldedGemm<NvidiaUnit, 32>;
 using NvidiaFolded16 = FoldedGemm<NvidiaUnit, 16>;
 using AmdFolded32 = FoldedGemm<AmdUnit, 32>;
 using AmdFolded16 = FoldedGemm<AmdUnit, 16>;
-using QuickRowsPower = QuickRows<ScaleMode::power>;
-using QuickRowsMantissa = QuickRows<ScaleMode::mantissa>;
-using QuickTilePower = QuickTile<ScaleMode::power>;
-using QuickTileMantissa = QuickTile<ScaleMode::mantissa>;
+using QuickRowsPower = Both<QuickRows<ScaleMode::power>>;
+using QuickRowsMantissa = Both<QuickRows<ScaleMode::mantissa>>;
+using QuickTilePower = Both<QuickTile<ScaleMode::power>>;
+using QuickTileMantissa = Both<QuickTile<ScaleMode::mantissa>>;
 
 }  // namespace fp4::gpu
 
@@ -31,12 +31,12 @@ using QuickTileMantissa = QuickTile<ScaleMode::mantissa>;
   apply(ElementLoop) apply(UpdateLoop) apply(SoftmaxRows) apply(SoftmaxBackward) apply(SquareLoss) apply(RmsNormRows) \
       apply(ColumnSums) apply(StridedGemm)
 // Kernels of both vendors; the matrix units are a device's own.
-#define FP4_GPU_COMMON_KERNELS(apply)                                                                               \
-  apply(TensorMaximum) apply(TensorFactorOf) apply(OuterFactors) apply(BlockScales) apply(QuantizeTile)             \
-      apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower)                  \
-          apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)           \
-              apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(FoldOperands) \
-                  apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
+#define FP4_GPU_COMMON_KERNELS(apply)                                                                           \
+  apply(Both<TensorMaximum>) apply(Both<TensorFactorOf>) apply(OuterFactors) apply(Both<BlockScales>)           \
+      apply(Both<QuantizeTile>) apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa)          \
+          apply(QuickTilePower) apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) \
+              apply(WideGemm) apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) \
+                  apply(FoldOperands) apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
 #define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaFolded32) apply(NvidiaFolded16)
 #define FP4_GPU_AMD_KERNELS(apply)    apply(AmdFolded32) apply(AmdFolded16)
 #define FP4_GPU_KERNELS(apply)        FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)

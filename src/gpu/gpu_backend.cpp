@@ -65,7 +65,9 @@ class GpuBackend final : public Backend {
 
   void quantize(const QuantizeCall& call, Quantized& out) const override {
     const std::lock_guard lock(mutex_);
-    gpu::download(on_device(call), out);
+    Resident r = empty(call);
+    gpu::quantize(pool(), matrix(call.x).source, how(call), r);
+    gpu::download(r, out);
   }
 
   void dequantize(const Quantized& q, float* out, int) const override {
@@ -89,9 +91,18 @@ class GpuBackend final : public Backend {
       return false;
     }
     const std::lock_guard lock(mutex_);
-    multiply(call.ready_a != nullptr ? gpu::upload(pool(), *call.ready_a) : on_device(call.a),
-             call.ready_b != nullptr ? gpu::upload(pool(), *call.ready_b) : on_device(call.b), call.options, call.c,
-             call.c_stride);
+    const bool are_both_new = call.ready_a == nullptr && call.ready_b == nullptr;
+    Resident a = call.ready_a != nullptr ? gpu::upload(pool(), *call.ready_a) : empty(call.a);
+    Resident b = call.ready_b != nullptr ? gpu::upload(pool(), *call.ready_b) : empty(call.b);
+    if (are_both_new) {
+      const UploadedMatrix x = matrix(call.a.x), y = matrix(call.b.x);
+      quantize_two(pool(), x.source, how(call.a), a, y.source, how(call.b), b);
+    } else if (call.ready_a == nullptr) {
+      gpu::quantize(pool(), matrix(call.a.x).source, how(call.a), a);
+    } else if (call.ready_b == nullptr) {
+      gpu::quantize(pool(), matrix(call.b.x).source, how(call.b), b);
+    }
+    multiply(a, b, call.options, call.c, call.c_stride);
     return true;
   }
 
@@ -111,11 +122,11 @@ class GpuBackend final : public Backend {
     if (resident_ == nullptr) return upload_matrix(pool(), x);
     return {{}, {x.data, x.rows, x.cols, x.row_stride, x.col_stride}};
   }
-  Resident on_device(const QuantizeCall& call) const {
-    const UploadedMatrix u = matrix(call.x);
-    Resident r = make_resident(pool(), call.spec, call.x.rows, hadamard_padded(call.hadamard, call.x.cols));
-    gpu::quantize(pool(), u.source, {call.hadamard, call.place, call.held_amax, call.soft_alpha, call.row_offset}, r);
-    return r;
+  Resident empty(const QuantizeCall& call) const {
+    return make_resident(pool(), call.spec, call.x.rows, hadamard_padded(call.hadamard, call.x.cols));
+  }
+  static QuantizeHow how(const QuantizeCall& call) {
+    return {call.hadamard, call.place, call.held_amax, call.soft_alpha, call.row_offset};
   }
 
   void multiply(const Resident& a, const Resident& b, const GemmOptions& options, float* c, int64_t c_stride) const {

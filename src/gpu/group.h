@@ -110,6 +110,21 @@ struct Group {
   }
 };
 
+// Two launches of a kernel in one: groups below `first` are a's.
+template <class Kernel>
+struct Both {
+  static constexpr int shared_words = Kernel::shared_words;
+  static constexpr int groups_at_once = Kernel::groups_at_once;
+  Kernel a;
+  Kernel b;
+  int64_t first = 0;
+
+  FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
+    const bool is_a = number < first;
+    (is_a ? a : b)(group, is_a ? number : number - first, shared);
+  }
+};
+
 // Registers of `threads` threads: on a device this thread's own, on the host those of all of them.
 template <class State, int threads>
 class PerThread {

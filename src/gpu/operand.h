@@ -33,11 +33,13 @@ struct Operand {
   uint8_t* codes = nullptr;
   uint8_t* scales = nullptr;
   float* real_scales = nullptr;
-  const TensorFactor* factors = nullptr;  // [1], or [rows, ceil(K/128)]
+  const TensorFactor* factors = nullptr;  // [1], or [rows, ceil(K/128)]; null where the host knows it:
+  TensorFactor known;
   bool factor_per_128 = false;
 
   FP4_HD int64_t scale_index(int64_t r, int64_t k) const { return r / block_rows * scale_cols + k / block_cols; }
   FP4_HD TensorFactor factor(int64_t r, int64_t k) const {
+    if (factors == nullptr) return known;
     if (!factor_per_128) return factors[0];
     return factors[r * outer_scale_cols(cols) + k / outer_scale_width];
   }

@@ -14,8 +14,9 @@ struct Resident {
   Buffer<uint8_t> codes;
   Buffer<uint8_t> scales;
   Buffer<float> real_scales;
-  Buffer<TensorFactor> factors;
-  Buffer<float> amax;
+  Buffer<TensorFactor> factors;  // empty where operand.known is the factor
+  Buffer<float> amax;            // empty where the host knows it:
+  float known_amax = 0;
 };
 
 // How to quantise: the fields of QuantizeCall that are not data.
@@ -33,6 +34,9 @@ Resident upload(Pool& pool, const Quantized& q);
 void download(const Resident& from, Quantized& to);
 
 void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out);
+// Both operands of a product, in as many launches as one takes where both take the same kernels.
+void quantize_two(Pool& pool, const Source& x, const QuantizeHow& how_x, Resident& out_x, const Source& y,
+                  const QuantizeHow& how_y, Resident& out_y);
 
 // Both copies of a matrix in one pass: `along` has blocks along its rows, `across` is the transpose. False for what one
 // tile cannot hold: Hadamards, 2-D or long blocks, tensor scales that depend on the whole tensor or on 128 columns.

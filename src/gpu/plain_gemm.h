@@ -20,7 +20,7 @@ struct PlainGemm {
   TileRule rule;
 
   // What a sum is multiplied by: one factor for all of C, where no operand has factors of its own per 128.
-  FP4_HD float finish_factor() const { return finish.factor(a.factors[0].g * b.factors[0].g); }
+  FP4_HD float finish_factor() const { return finish.factor(a.factor(0, 0).g * b.factor(0, 0).g); }
   FP4_HD int64_t groups_across(int extent) const { return tiles_over(b.rows, extent); }
   FP4_HD void operator()(Group group, int64_t number, uint32_t*) const {
     const int extent = only_remaining ? matrix_tile : side;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "src/gpu/pipeline.h"
 
@@ -22,36 +23,32 @@ void set_pointers(Resident& r) {
   r.operand.codes = r.codes.data();
   r.operand.scales = r.scales.data();
   r.operand.real_scales = r.real_scales.data();
-  r.operand.factors = r.factors.data();
 }
+
+// Kernels of one kind for one operand or two, in one launch.
+template <class Kernel>
+class Joint {
+ public:
+  void add(const Kernel& kernel, int64_t groups) {
+    if (all_ == 0) both_ = {kernel, kernel, groups};
+    both_.b = kernel;
+    all_ += groups;
+  }
+  void launch(Device& device) const {
+    if (all_ != 0) gpu::launch(device, both_, all_);
+  }
+
+ private:
+  Both<Kernel> both_;
+  int64_t all_ = 0;
+};
 
 // The tensor's maxima, to be joined by the kernel that reads them.
-Buffer<uint32_t> find_maxima(Pool& pool, const Source& x) {
+Buffer<uint32_t> find_maxima(Pool& pool, const Source& x, Joint<TensorMaximum>& launches) {
   const int64_t groups = std::clamp<int64_t>(groups_for(x.rows * x.cols / 4), 1, 1024);
   Buffer<uint32_t> partial(pool, groups);
-  launch(pool.device(), TensorMaximum{x, groups, partial.data()}, groups);
+  launches.add({x, groups, partial.data()}, groups);
   return partial;
-}
-
-// The tensor factors of x (after its Hadamard) into out.factors.
-void find_factors(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out) {
-  Device& device = pool.device();
-  const Quantizer& q = out.operand.quantizer;
-  if (out.operand.factor_per_128) {
-    const OuterFactors kernel = {q, x, out.factors.data()};
-    launch(device, kernel, groups_for(x.rows * kernel.per_row()));
-    TensorFactorOf none = {q, 0.0f, nullptr, 0, nullptr, out.amax.data()};
-    none.quantizer.tensor_scale = TensorScale::none;
-    Buffer<TensorFactor> unused(pool, 1);
-    none.factor = unused.data();
-    launch(device, none, 1);
-    return;
-  }
-  const bool is_measured =
-      q.tensor_scale != TensorScale::none && !(q.tensor_scale == TensorScale::hold && how.held_amax >= 0.0f);
-  const Buffer<uint32_t> partial = is_measured ? find_maxima(pool, x) : Buffer<uint32_t>();
-  const float held = is_measured ? -1.0f : std::max(how.held_amax, 0.0f);
-  launch(device, TensorFactorOf{q, held, partial.data(), partial.count(), out.factors.data(), out.amax.data()}, 1);
 }
 
 // Which bits carry a block's maximum into the next exponent, so that e = exponent(bits + carry) - 2: the rules' own
@@ -100,34 +97,131 @@ QuickRule quick_rule(const QuantSpec& s, const QuantizeHow& how) {
 
 bool is_aligned(const float* data) { return reinterpret_cast<uintptr_t>(data) % sizeof(Four) == 0; }
 
+// An operand on its way: what it was given, and what stays between its launches.
+struct Work {
+  Source x;
+  const QuantizeHow& how;
+  Resident& out;
+  HadamardSpec transform = how.hadamard;
+  Buffer<float> transformed;
+  Buffer<uint32_t> maxima;
+  Buffer<uint32_t> block_maxima;
+  Buffer<uint32_t> block_scales;
+
+  TensorScale tensor_scale() const { return out.operand.quantizer.tensor_scale; }
+  bool is_held() const { return how.held_amax >= 0.0f && tensor_scale() == TensorScale::hold; }
+  bool is_measured() const { return tensor_scale() != TensorScale::none && !is_held(); }
+};
+
+// The launches that write codes, of all kinds.
+struct CodeLaunches {
+  Joint<QuickRows<ScaleMode::power>> power_rows;
+  Joint<QuickRows<ScaleMode::mantissa>> mantissa_rows;
+  Joint<QuickTile<ScaleMode::power>> power_tiles;
+  Joint<QuickTile<ScaleMode::mantissa>> mantissa_tiles;
+  Joint<QuantizeTile> tiles;
+  void launch(Device& device) const {
+    power_rows.launch(device), mantissa_rows.launch(device), power_tiles.launch(device);
+    mantissa_tiles.launch(device), tiles.launch(device);
+  }
+};
+
 template <ScaleMode mode>
-void launch_tiles(Device& device, const float* data, int64_t height, int64_t width, const QuickJob& along,
-                  const QuickJob& across) {
+void add_tiles(Joint<QuickTile<mode>>& to, const float* data, int64_t height, int64_t width, const QuickJob& along,
+               const QuickJob& across) {
   const QuickTile<mode> kernel = {data, height, width, along, across};
-  launch(device, kernel, kernel.tiles_wide() * tiles_over(height, kernel.rows));
+  to.add(kernel, kernel.tiles_wide() * tiles_over(height, kernel.rows));
 }
 
 // False where x is not laid out for whole runs.
-bool quantize_quickly(Device& device, const Source& x, const QuickRule& rule, const QuantizeJob& job) {
+bool quantize_quickly(CodeLaunches& to, const Source& x, const QuickRule& rule, const QuantizeJob& job) {
   const Operand& o = job.out;
   const QuickJob quick = {job, rule};
   if (!rule.fits || o.cols % run_elements != 0 || !is_aligned(x.data) || x.cols != o.cols) return false;
   if (x.col_stride == 1 && x.row_stride == x.cols) {
     const int64_t runs = x.rows * (x.cols / run_elements);
     if (rule.mode == ScaleMode::power) {
-      launch(device, QuickRows<ScaleMode::power>{x.data, runs, quick}, groups_for(runs));
+      to.power_rows.add({x.data, runs, quick}, groups_for(runs));
     } else {
-      launch(device, QuickRows<ScaleMode::mantissa>{x.data, runs, quick}, groups_for(runs));
+      to.mantissa_rows.add({x.data, runs, quick}, groups_for(runs));
     }
     return true;
   }
   if (x.row_stride != 1 || x.col_stride != x.rows || x.rows % 4 != 0) return false;
   if (rule.mode == ScaleMode::power) {
-    launch_tiles<ScaleMode::power>(device, x.data, x.cols, x.rows, {}, quick);
+    add_tiles(to.power_tiles, x.data, x.cols, x.rows, {}, quick);
   } else {
-    launch_tiles<ScaleMode::mantissa>(device, x.data, x.cols, x.rows, {}, quick);
+    add_tiles(to.mantissa_tiles, x.data, x.cols, x.rows, {}, quick);
   }
   return true;
+}
+
+// A maximum over more than a tile is known only when the whole operand is transformed: then the transform is a pass of
+// its own.
+void transform_first(Pool& pool, Work& w) {
+  const Operand& o = w.out.operand;
+  if (w.transform.size == 0 || !(w.is_measured() || has_wide_blocks(w.out.spec))) return;
+  w.transformed = Buffer<float>(pool, o.rows * o.cols);
+  hadamard(pool, w.x, w.transform, w.how.place.hadamard_signs(), false, w.transformed.data());
+  w.x = {w.transformed.data(), o.rows, o.cols, o.cols, 1};
+  w.transform = {};
+}
+
+// The tensor factors of the operand (after its Hadamard).
+void add_factors(Pool& pool, Work& w, Joint<TensorFactorOf>& to) {
+  Resident& out = w.out;
+  const Quantizer& q = out.operand.quantizer;
+  out.known_amax = 0.0f;
+  if (out.operand.factor_per_128) {
+    out.factors = Buffer<TensorFactor>(pool, out.operand.rows * outer_scale_cols(out.operand.cols));
+    const OuterFactors kernel = {q, w.x, out.factors.data()};
+    launch(pool.device(), kernel, groups_for(w.x.rows * kernel.per_row()));
+  } else if (w.is_measured()) {
+    out.factors = Buffer<TensorFactor>(pool, 1);
+    out.amax = Buffer<float>(pool, 1);
+    to.add({q, w.maxima.data(), w.maxima.count(), out.factors.data(), out.amax.data()}, 1);
+  } else if (w.is_held()) {
+    out.known_amax = w.how.held_amax;
+    out.operand.known =
+        tensor_factor(q.arithmetic, out.known_amax, q.target, decode(q.element, q.element.largest_code));
+  }
+  out.operand.factors = out.factors.data();
+}
+
+void quantize_all(Pool& pool, std::span<Work> works) {
+  Device& device = pool.device();
+  Joint<TensorMaximum> maxima;
+  Joint<TensorFactorOf> factors;
+  Joint<BlockScales> scales;
+  CodeLaunches codes;
+  for (Work& w : works) {
+    w.out.operand.quantizer.soft_alpha = w.how.soft_alpha;
+    transform_first(pool, w);
+    if (w.is_measured() && !w.out.operand.factor_per_128) w.maxima = find_maxima(pool, w.x, maxima);
+    if (w.out.spec.has_scale() && w.out.spec.block.kind == BlockKind::tensor)
+      w.block_maxima = find_maxima(pool, w.x, maxima);
+  }
+  maxima.launch(device);
+  for (Work& w : works) add_factors(pool, w, factors);
+  factors.launch(device);
+  for (Work& w : works) {
+    const Operand& o = w.out.operand;
+    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr};
+    if (w.transform.size == 0 && quantize_quickly(codes, w.x, quick_rule(w.out.spec, w.how), job)) continue;
+    const bool is_wide = has_wide_blocks(w.out.spec);
+    if (is_wide) {
+      const int64_t blocks = w.out.geometry.scale_rows * w.out.geometry.scale_cols;
+      w.block_scales = Buffer<uint32_t>(pool, blocks);
+      scales.add({w.x, job, w.block_scales.data(), w.block_maxima.data(), w.block_maxima.count()}, blocks);
+      job.block_scales = w.block_scales.data();
+    }
+    const Tiling tiling =
+        tiling_over(shape_for(o.padded_cols, is_wide ? 0 : o.block_cols, w.transform.size), o.padded_cols);
+    codes.tiles.add({w.x, tiling, w.transform, hadamard_signs(w.transform, w.how.place.hadamard_signs()), job},
+                    tiles_of(tiling, o.rows));
+  }
+  scales.launch(device);
+  codes.launch(device);
 }
 
 }  // namespace
@@ -157,9 +251,6 @@ Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t 
   } else if (spec.has_scale()) {
     r.scales = Buffer<uint8_t>(pool, scales);
   }
-  const int64_t outer_cols = outer_scale_cols(cols);
-  r.factors = Buffer<TensorFactor>(pool, o.factor_per_128 ? rows * outer_cols : 1);
-  r.amax = Buffer<float>(pool, 1);
   set_pointers(r);
   return r;
 }
@@ -169,10 +260,16 @@ Resident upload(Pool& pool, const Quantized& q) {
   r.codes.upload(q.codes.data());
   if (r.scales.data() != nullptr) r.scales.upload(q.scales.data());
   if (r.real_scales.data() != nullptr) r.real_scales.upload(q.real_scales.data());
+  r.known_amax = q.amax;
   std::vector<TensorFactor> factors;
   for (const float g : q.tensor_scale) factors.push_back({g, 1.0f});
-  r.factors.upload(factors.data());
-  r.amax.upload(&q.amax);
+  if (r.operand.factor_per_128) {
+    r.factors = Buffer<TensorFactor>(pool, static_cast<int64_t>(factors.size()));
+    r.factors.upload(factors.data());
+    r.operand.factors = r.factors.data();
+  } else {
+    r.operand.known = factors.at(0);
+  }
   return r;
 }
 
@@ -188,48 +285,23 @@ void download(const Resident& from, Quantized& to) {
   fetch(to.codes, from.codes);
   fetch(to.scales, from.scales);
   fetch(to.real_scales, from.real_scales);
-  std::vector<TensorFactor> factors;
-  fetch(factors, from.factors);
+  std::vector<TensorFactor> factors = {from.operand.known};
+  if (from.factors.count() != 0) fetch(factors, from.factors);
   to.tensor_scale.clear();
   for (const TensorFactor& f : factors) to.tensor_scale.push_back(f.g);
-  from.amax.download(&to.amax);
+  to.amax = from.known_amax;
+  if (from.amax.count() != 0) from.amax.download(&to.amax);
 }
 
 void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out) {
-  Device& device = pool.device();
-  Operand& o = out.operand;
-  o.quantizer.soft_alpha = how.soft_alpha;
-  Source source = x;
-  HadamardSpec transform = how.hadamard;
-  const RandomPlace signs = how.place.hadamard_signs();
-  // A maximum over more than a tile is known only when the whole operand is transformed: then the transform is a pass
-  // of its own.
-  const bool is_measured = o.quantizer.tensor_scale != TensorScale::none &&
-                           !(o.quantizer.tensor_scale == TensorScale::hold && how.held_amax >= 0.0f);
-  Buffer<float> transformed;
-  if (transform.size != 0 && (is_measured || has_wide_blocks(out.spec))) {
-    transformed = Buffer<float>(pool, o.rows * o.cols);
-    hadamard(pool, x, transform, signs, false, transformed.data());
-    source = {transformed.data(), o.rows, o.cols, o.cols, 1};
-    transform = {};
-  }
-  find_factors(pool, source, how, out);
+  Work work[] = {{x, how, out}};
+  quantize_all(pool, work);
+}
 
-  QuantizeJob job = {o, how.place, how.row_offset, device.has_native_conversion(), nullptr};
-  if (transform.size == 0 && quantize_quickly(device, source, quick_rule(out.spec, how), job)) return;
-  Buffer<uint32_t> block_scales;
-  if (has_wide_blocks(out.spec)) {
-    const int64_t blocks = out.geometry.scale_rows * out.geometry.scale_cols;
-    block_scales = Buffer<uint32_t>(pool, blocks);
-    Buffer<uint32_t> partial;
-    if (out.spec.block.kind == BlockKind::tensor) partial = find_maxima(pool, source);
-    launch(device, BlockScales{source, job, block_scales.data(), partial.data(), partial.count()}, blocks);
-    job.block_scales = block_scales.data();
-  }
-  const TileShape shape = shape_for(o.padded_cols, has_wide_blocks(out.spec) ? 0 : o.block_cols, transform.size);
-  const Tiling tiling = tiling_over(shape, o.padded_cols);
-  launch(device, QuantizeTile{source, tiling, transform, hadamard_signs(transform, signs), job},
-         tiles_of(tiling, o.rows));
+void quantize_two(Pool& pool, const Source& x, const QuantizeHow& how_x, Resident& out_x, const Source& y,
+                  const QuantizeHow& how_y, Resident& out_y) {
+  Work work[] = {{x, how_x, out_x}, {y, how_y, out_y}};
+  quantize_all(pool, work);
 }
 
 bool can_quantize_both_ways(const QuantSpec& along, const QuantSpec& across) {
@@ -242,8 +314,6 @@ bool can_quantize_both_ways(const QuantSpec& along, const QuantSpec& across) {
 
 void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, RandomPlace place_across, Resident& along,
                         Resident& across) {
-  find_factors(pool, x, {}, along);
-  find_factors(pool, x, {}, across);
   Device& device = pool.device();
   const bool use_native = device.has_native_conversion();
   const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr};
@@ -252,10 +322,13 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
   const bool has_runs = x.col_stride == 1 && x.row_stride == x.cols && x.rows % run_elements == 0 &&
                         x.cols % run_elements == 0 && is_aligned(x.data);
   if (has_runs && quick[0].rule.fits && quick[1].rule.fits && quick[0].rule.mode == quick[1].rule.mode) {
+    CodeLaunches launches;
     if (quick[0].rule.mode == ScaleMode::power) {
-      return launch_tiles<ScaleMode::power>(device, x.data, x.rows, x.cols, quick[0], quick[1]);
+      add_tiles(launches.power_tiles, x.data, x.rows, x.cols, quick[0], quick[1]);
+    } else {
+      add_tiles(launches.mantissa_tiles, x.data, x.rows, x.cols, quick[0], quick[1]);
     }
-    return launch_tiles<ScaleMode::mantissa>(device, x.data, x.rows, x.cols, quick[0], quick[1]);
+    return launches.launch(device);
   }
   const Tiling tiling = tiling_over(square_tile, x.cols);
   launch(device, QuantizeBothWays{x, tiling, job_along, job_across}, tiles_of(tiling, x.rows));

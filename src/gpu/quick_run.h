@@ -216,7 +216,7 @@ FP4_HD inline void write_run(const QuickJob& quick, const float* data, int64_t r
     result = quick.rule.is_stochastic ? power_run<true>(x, quick.rule, place, position)
                                       : power_run<false>(x, quick.rule, place, position);
   } else {
-    t = out.factors[0];
+    t = out.factor(0, 0);
     result = quick.rule.is_stochastic ? mantissa_run<true>(x, out.quantizer.scale, t, place, position)
                                       : mantissa_run<false>(x, out.quantizer.scale, t, place, position);
   }

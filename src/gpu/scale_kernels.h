@@ -53,12 +53,11 @@ struct TensorMaximum {
   }
 };
 
-// The factor of a tensor from its amax: given, or folded from the maxima.
+// The factor of a tensor from its maxima.
 struct TensorFactorOf {
   static constexpr int shared_words = group_threads;
   static constexpr int groups_at_once = 1;
   Quantizer quantizer;
-  float held_amax = -1.0f;  // >= 0: use this one
   const uint32_t* partial = nullptr;
   int64_t count = 0;
   TensorFactor* factor = nullptr;
@@ -73,12 +72,9 @@ struct TensorFactorOf {
     group.barrier();
     join_all(group, shared);
     group.for_each(1, [&](int64_t) {
-      const float a = held_amax >= 0.0f ? held_amax : maximum_of(shared[0]).amax;
-      const bool is_used = quantizer.tensor_scale != TensorScale::none;
-      *amax = is_used ? a : 0.0f;
-      *factor = is_used ? tensor_factor(quantizer.arithmetic, a, quantizer.target,
-                                        decode(quantizer.element, quantizer.element.largest_code))
-                        : TensorFactor{};
+      *amax = maximum_of(shared[0]).amax;
+      *factor = tensor_factor(quantizer.arithmetic, *amax, quantizer.target,
+                              decode(quantizer.element, quantizer.element.largest_code));
     });
   }
 };
