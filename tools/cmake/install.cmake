@@ -61,8 +61,9 @@ set(CPACK_PACKAGE_NAME fp4sim)
 set(CPACK_PACKAGE_VENDOR "The fp4sim maintainers")
 set(CPACK_PACKAGE_CONTACT "The fp4sim maintainers")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
-set(CPACK_PACKAGE_DESCRIPTION "MXFP4, NVFP4 and UE5M3 arithmetic bit by bit, golden outputs for kernel authors, small
-training tasks, sweeps over recipes and what they cost on a chip; a command, headers and a C library.")
+set(CPACK_PACKAGE_DESCRIPTION "MXFP4, NVFP4 and UE5M3 arithmetic bit by bit, golden outputs for kernel
+authors, small training tasks, sweeps over recipes and what they cost on a
+chip; a command, headers and a C library.") # lines of a .deb have up to 80 characters
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
