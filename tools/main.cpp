@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "src/files/temporaries.h"
 #include "src/text/embedded.h"
@@ -23,61 +22,60 @@
 #include "tools/cli/table_print.h"
 #include "tools/cli/usage.h"
 
-// One line per subcommand with its group, in the order of --help; each is a command_<name>() below tools/cli.
+// One line per subcommand, in the order of --help: its group and what it says there. Each is a command_<name>() below
+// tools/cli.
 // clang-format off
 #define FP4_COMMANDS(X) \
-  X(quantize, "Tensors and models") \
-  X(dequantize, "Tensors and models") \
-  X(convert, "Tensors and models") \
-  X(compare, "Tensors and models") \
-  X(inspect, "Tensors and models") \
-  X(gemm, "Tensors and models") \
-  X(hadamard, "Tensors and models") \
-  X(random, "Tensors and models") \
-  X(golden, "Kernels") \
-  X(verify, "Kernels") \
-  X(witness, "Kernels") \
-  X(train, "Training") \
-  X(eval, "Training") \
-  X(stats, "Training") \
-  X(trace, "Training") \
-  X(sweep, "Sweeps") \
-  X(table, "Sweeps") \
-  X(pareto, "Sweeps") \
-  X(effects, "Sweeps") \
-  X(report, "Sweeps") \
-  X(edge, "Sweeps") \
-  X(law, "Sweeps") \
-  X(advise, "Sweeps") \
-  X(cost, "Cost") \
-  X(serve, "Cost") \
-  X(list, "Help") \
-  X(show, "Help") \
-  X(help, "Help") \
-  X(completion, "Help") \
-  X(signature, "Help") \
-  X(bench, "Help") \
-  X(version, "Help")
+  X(quantize, "Tensors and models", "Quantise a tensor file to codes, scales and decoded values") \
+  X(dequantize, "Tensors and models", "Decode what quantize wrote") \
+  X(convert, "Tensors and models", "Bring codes or scales from one layout to another") \
+  X(compare, "Tensors and models", "What several formats make of the tensors of a model") \
+  X(inspect, "Tensors and models", "Tensors of a model, and the schemes of its FP4 weights") \
+  X(gemm, "Tensors and models", "Quantise two tensors and multiply them under an accumulator") \
+  X(hadamard, "Tensors and models", "Rotate the rows of a tensor by a Hadamard transform") \
+  X(random, "Tensors and models", "The random draws of positions that stochastic rounding uses") \
+  X(golden, "Kernels", "Make, list and check bundles of exact answers") \
+  X(verify, "Kernels", "Judge a kernel's dump and name what it does instead") \
+  X(witness, "Kernels", "Find the shortest operands on which two models differ") \
+  X(train, "Training", "Train a small task under a recipe") \
+  X(eval, "Training", "What a trained network loses under other recipes") \
+  X(stats, "Training", "Statistics of the tensors that a recipe quantises") \
+  X(trace, "Training", "Look at what `train --trace` wrote") \
+  X(sweep, "Sweeps", "Experiments: run, status, merge, check, export, import") \
+  X(table, "Sweeps", "The results of a sweep as a table, CSV or JSON") \
+  X(pareto, "Sweeps", "The fronts of cost against quality, and what each axis does") \
+  X(effects, "Sweeps", "What values of an axis do, or the comparisons of a study") \
+  X(report, "Sweeps", "A sweep as one web page that opens offline") \
+  X(edge, "Sweeps", "The largest learning rate at which most seeds are stable") \
+  X(law, "Sweeps", "Scaling law of a ladder of sizes: what a recipe costs in tokens") \
+  X(advise, "Sweeps", "Which recipe: what each costs on a chip until it has bf16's loss") \
+  X(cost, "Cost", "What a recipe costs on a chip: time, energy, bytes and money") \
+  X(serve, "Cost", "A prediction service of ensembles, event by event") \
+  X(list, "Help", "List formats, rules, recipes and everything else that has a name") \
+  X(show, "Help", "Print a recipe, preset, grid or hardware profile as full JSON") \
+  X(help, "Help", "Explain a command, a field of a file, or a word") \
+  X(completion, "Help", "Print the completion script of a shell, or the man page") \
+  X(signature, "Help", "16 hex digits that change when any arithmetic changes") \
+  X(bench, "Help", "Speeds as ratios to sgemm and memcpy of the same run") \
+  X(version, "Help", "Commit, signature, features and libraries of the program")
 // clang-format on
 
 namespace fp4::tools {
 
-#define FP4_DECLARE(name, group) Command command_##name();
+#define FP4_DECLARE(name, group, doc) void command_##name(CLI::App& app, Invocation& invocation);
 FP4_COMMANDS(FP4_DECLARE)
 #undef FP4_DECLARE
 
 namespace {
 
-struct Grouped {
-  const char* group;
-  Command command;
+constexpr struct {
+  const char *name, *group, *doc;
+  void (*add)(CLI::App& app, Invocation& invocation);
+} commands[] = {
+#define FP4_ROW(name, group, doc) {#name, group, doc, command_##name},
+    FP4_COMMANDS(FP4_ROW)
+#undef FP4_ROW
 };
-
-std::vector<Grouped> commands() {
-#define FP4_CALL(name, group) {group, command_##name()},
-  return {FP4_COMMANDS(FP4_CALL)};
-#undef FP4_CALL
-}
 
 // CLI11's help with texts wrapped to the width of our tables.
 class HelpFormatter : public CLI::Formatter {
@@ -136,8 +134,8 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("fp4sim ") + version(), "Print the version and exit");
   app.require_subcommand(1);
   app.footer("`fp4sim COMMAND --help` shows the options of a command with an example.");
-  for (const auto& [group, command] : commands())
-    command.add(*app.add_subcommand(command.name, command.doc)->group(group), invocation);
+  for (const auto& command : commands)
+    command.add(*app.add_subcommand(command.name, command.doc)->group(command.group), invocation);
   add_table_forms(app);
   refuse_empty_values(app);
   try {

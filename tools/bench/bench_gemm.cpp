@@ -1,5 +1,3 @@
-#include "tools/bench/bench_gemm.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 
 #include "src/arith/spec_text.h"
 #include "src/text/error.h"
-#include "tools/bench/bench_tiers.h"
+#include "tools/bench/benches.h"
 
 namespace fp4::tools {
 namespace {
@@ -81,9 +79,7 @@ class Data {
 
 // The rows from `first` on of an operand that is one block.
 Quantized last_rows(const QuantSpec& spec, const MatrixView& x, int64_t first) {
-  QuantizeCall call;
-  call.spec = spec;
-  call.x = x;
+  QuantizeCall call = {.x = x, .spec = spec};
   Quantized q;
   reference_backend().quantize(call, q);
   q.codes.erase(q.codes.begin(), q.codes.begin() + first * q.code_row_bytes());
@@ -185,9 +181,7 @@ void bench_size(const GemmBenchOptions& o, int64_t n, const Dispatcher& chosen, 
     const Operands& x = data.of(spec);
     auto a = std::make_shared<Quantized>();
     auto b = std::make_shared<Quantized>();
-    QuantizeCall call;
-    call.spec = spec;
-    call.x = view_of(x.a.data(), rows_a, n);
+    QuantizeCall call = {.x = view_of(x.a.data(), rows_a, n), .spec = spec};
     backend.quantize(call, *a);
     call.x = view_of(x.b.data(), n, n);
     backend.quantize(call, *b);

@@ -1,13 +1,12 @@
-#include "tools/bench/bench_gpu.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
+#include "src/text/member_json.h"
+#include "tools/bench/benches.h"
 #include "tools/bench/device_rates.h"
-#include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 namespace {
@@ -30,16 +29,10 @@ void print(const std::vector<gpu::Measurement>& rows) {
 void print_as_json(const std::vector<gpu::Measurement>& rows) {
   auto list = nlohmann::ordered_json::array();
   for (const gpu::Measurement& r : rows) {
-    list.push_back({{"bench", r.what},
-                    {"backend", "gpu"},
-                    {"threads", 1},
-                    {"size", r.size},
-                    {"equal", r.is_equal},
-                    {"seconds", r.seconds},
-                    {"unit", r.unit},
-                    {"rate", r.rate},
-                    {"baseline", r.yardstick},
-                    {"ratio", r.ratio}});
+    list.push_back(
+        joined_json({{{"bench", r.what}, {"backend", "gpu"}, {"threads", 1}, {"size", r.size}, {"equal", r.is_equal}},
+                     FP4_NAMED(r.seconds, r.unit, r.rate),
+                     {{"baseline", r.yardstick}, {"ratio", r.ratio}}}));
   }
   print_json({{"device", gpu_status()}, {"compiler", __VERSION__}, {"rows", list}});
 }

@@ -1,5 +1,3 @@
-#include "tools/bench/bench_quantize.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,7 +5,7 @@
 
 #include "src/arith/spec_text.h"
 #include "src/text/error.h"
-#include "tools/bench/bench_yardstick.h"
+#include "tools/bench/benches.h"
 
 namespace fp4::tools {
 namespace {

@@ -9,9 +9,7 @@
 #include "sweeps/judge/statistics.h"
 
 namespace fp4::tools {
-namespace {
-
-double seconds_of(const std::function<void()>& run, int threads) {
+static double seconds_of(const std::function<void()>& run, int threads) {
   const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
   const auto now = [clock] {
     timespec t = {};
@@ -22,8 +20,6 @@ double seconds_of(const std::function<void()>& run, int threads) {
   run();
   return now() - start;
 }
-
-}  // namespace
 
 void race(const Race& race, const std::vector<Contestant>& contestants, const BenchReport& report) {
   std::vector<std::vector<double>> times(contestants.size());

@@ -1,8 +1,7 @@
-#include "tools/bench/bench_tiers.h"
-
 #include "fp4/presets.h"
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
+#include "tools/bench/benches.h"
 #include "tools/cli/tensor/explain.h"
 
 namespace fp4::tools {
@@ -11,9 +10,7 @@ namespace {
 // The backends that quantise the two operands of a product, once where they are the same.
 std::string quantizers(const Dispatcher& backend, const QuantSpec& a, const QuantSpec& b) {
   const std::vector<float> x(64 * 64, 1.0f);
-  QuantizeCall call;
-  call.x = view_of(x.data(), 64, 64);
-  call.spec = a;
+  QuantizeCall call = {.x = view_of(x.data(), 64, 64), .spec = a};
   const std::string first = backend.for_quantize(call).name();
   call.spec = b;
   const std::string second = backend.for_quantize(call).name();

@@ -1,12 +1,9 @@
-// See bench_train.h. Recipes take turns, so that other work on the machine slows all of them alike; one thread is timed
+// Recipes take turns, so that other work on the machine slows all of them alike; one thread is timed
 // by its own CPU time.
-#include "tools/bench/bench_train.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <span>
@@ -15,8 +12,10 @@
 #include "src/files/scratch_folder.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/judge/statistics.h"
 #include "tasks/run.h"
+#include "tools/bench/benches.h"
 
 namespace fp4 {
 std::span<const EmbeddedFile> bench_scripts();  // made by fp4_embed
@@ -120,11 +119,7 @@ std::map<std::string, double> pytorch_steps(const std::vector<std::string>& mode
 }  // namespace
 
 const std::vector<std::string>& bench_models() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const Workload& w : workloads()) list.emplace_back(w.name);
-    return list;
-  }();
+  static const std::vector<std::string> names = names_of(workloads());
   return names;
 }
 

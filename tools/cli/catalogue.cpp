@@ -16,6 +16,7 @@
 #include "src/model/keep_rules.h"
 #include "src/model/model_tensors.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/serve/policies.h"
 #include "tasks/tasks.h"
 #include "tools/cli/glossary.h"
@@ -185,14 +186,9 @@ constexpr Kind kinds[] = {{"recipe", "recipes"},    {"preset", ""},      {"grid"
                           {"hardware", "hardware"}, {"model", "models"}, {"accumulator", ""}};
 
 std::vector<std::string> names_of_kind(const Kind& kind) {
-  std::vector<std::string> names;
-  if (std::string_view(kind.name) == "preset")
-    for (const Preset& row : preset_table) names.emplace_back(row.name);
-  else if (std::string_view(kind.name) == "accumulator")
-    for (const AccumulatorInfo& row : accumulator_table) names.emplace_back(row.name);
-  else
-    for (const CatalogueRow& row : data_files(kind.folder)) names.push_back(row.name);
-  return names;
+  if (std::string_view(kind.name) == "preset") return names_of(preset_table);
+  if (std::string_view(kind.name) == "accumulator") return names_of(accumulator_table);
+  return names_of(data_files(kind.folder));
 }
 
 ordered_json accumulator_json(const AccumulatorInfo& info) {
@@ -239,11 +235,7 @@ ordered_json show_in_kind(const Kind& kind, std::string_view name) {
 
 }  // namespace
 
-std::vector<std::string> catalogue_topics() {
-  std::vector<std::string> names;
-  for (const Topic& topic : topics()) names.emplace_back(topic.name);
-  return names;
-}
+std::vector<std::string> catalogue_topics() { return names_of(topics()); }
 
 std::vector<CatalogueRow> catalogue_rows(std::string_view name) {
   for (const Topic& topic : topics())
@@ -251,11 +243,7 @@ std::vector<CatalogueRow> catalogue_rows(std::string_view name) {
   throw unknown_word("list", name, catalogue_topics());
 }
 
-std::vector<std::string> catalogue_kinds() {
-  std::vector<std::string> names;
-  for (const Kind& kind : kinds) names.emplace_back(kind.name);
-  return names;
-}
+std::vector<std::string> catalogue_kinds() { return names_of(kinds); }
 
 std::vector<std::string> catalogue_kinds_of(std::string_view name) {
   std::vector<std::string> found;

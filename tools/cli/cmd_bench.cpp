@@ -9,11 +9,7 @@
 #include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
 #include "src/text/member_json.h"
-#include "tools/bench/bench_gemm.h"
-#include "tools/bench/bench_gpu.h"
-#include "tools/bench/bench_quantize.h"
-#include "tools/bench/bench_tiers.h"
-#include "tools/bench/bench_train.h"
+#include "tools/bench/benches.h"
 #include "tools/cli/command.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
@@ -166,7 +162,9 @@ void run_bench(BenchOptions o) {
   print_json(result);
 }
 
-void add_bench(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_bench(CLI::App& app, Invocation&) {
   auto o = std::make_shared<BenchOptions>();
   app.add_option("what", o->what, "gemm, quantize, hadamard, train, tiers (default: all but tiers, a minute)")
       ->check(CLI::IsMember(benchmarks));
@@ -174,15 +172,13 @@ void add_bench(CLI::App& app, Invocation&) {
       app.add_option("--sizes", o->gemm.sizes, "n of the square products (1024; --full: and 2048; gpu: 8192)")
           ->delimiter(',')
           ->check(CLI::Range(64, 16384));
-  app.add_option("--specs", o->gemm.specs,
-                 "Operands of the products, and what is quantised, SPEC each (default: a selection)")
-      ->type_name("SPEC..");
+  option(app, "--specs SPEC..", o->gemm.specs,
+         "Operands of the products, and what is quantised, SPEC each (default: a selection)");
   app.add_option("--accumulators", o->gemm.accumulators, "Accumulators of those products (default: fp32_block)")
       ->delimiter(',');
-  app.add_option("--scale-spread", o->gemm.scale_spread,
-                 "Multiply every block of the operands by a random power of two up to 2^B")
-      ->check(CLI::Range(0, 60))
-      ->type_name("B");
+  option(app, "--scale-spread B", o->gemm.scale_spread,
+         "Multiply every block of the operands by a random power of two up to 2^B")
+      ->check(CLI::Range(0, 60));
   const CLI::Option* elements =
       app.add_option("--elements", o->passes.elements, "Floats to quantise (2^22; --full: 2^24; gpu: 2^26)")
           ->check(CLI::Range(int64_t{65536}, int64_t{1} << 30));
@@ -194,10 +190,8 @@ void add_bench(CLI::App& app, Invocation&) {
   app.add_option("--models", o->train.models, "Models to train (mlp-128; --full: and mlp-256, lm)")
       ->delimiter(',')
       ->check(CLI::IsMember(bench_models()));
-  app.add_option("--recipes", o->train.recipes,
-                 "Recipes to train with; fp32 always runs (bf16,mxfp8,mxfp4,nvfp4,nvfp4_te; --full: all)")
-      ->type_name("RECIPE,..")
-      ->delimiter(',');
+  option(app, "--recipes RECIPE,..", o->train.recipes,
+         "Recipes to train with; fp32 always runs (bf16,mxfp8,mxfp4,nvfp4,nvfp4_te; --full: all)");
   app.add_flag("--kernels", o->has_kernels, "tiers: and the gemm kernels, as shares of the tiles of a small product");
   app.add_flag("--full", o->full, "Larger sizes, all models and recipes: some fifteen minutes");
   app.add_flag("--json", o->json, "Print JSON");
@@ -208,9 +202,5 @@ void add_bench(CLI::App& app, Invocation&) {
   });
   set_example(app, "fp4sim bench gemm --sizes 1024,4096 --threads 2");
 }
-
-}  // namespace
-
-Command command_bench() { return {"bench", "Speeds as ratios to sgemm and memcpy of the same run", add_bench}; }
 
 }  // namespace fp4::tools

@@ -10,7 +10,6 @@
 #include "src/text/error.h"
 #include "src/text/version.h"
 #include "tools/cli/command.h"
-#include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 namespace {
@@ -246,9 +245,11 @@ std::string man_page(const CLI::App& root) {
   return out;
 }
 
-void add_completion(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_completion(CLI::App& app, Invocation&) {
   static std::string what;
-  app.add_option("what", what, "bash, zsh, fish, or man for the man page")->required()->type_name("bash|zsh|fish|man");
+  option(app, "what bash|zsh|fish|man", what, "bash, zsh, fish, or man for the man page")->required();
   app.callback([&app] {
     const CLI::App& root = *app.get_parent();
     if (what == "bash")
@@ -263,12 +264,6 @@ void add_completion(CLI::App& app, Invocation&) {
       throw unknown_word("completion", what, {"bash", "zsh", "fish", "man"});
   });
   set_example(app, "fp4sim completion bash > ~/.local/share/bash-completion/completions/fp4sim");
-}
-
-}  // namespace
-
-Command command_completion() {
-  return {"completion", "Print the completion script of a shell, or the man page", add_completion};
 }
 
 }  // namespace fp4::tools

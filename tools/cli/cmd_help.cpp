@@ -7,6 +7,7 @@
 
 #include "src/text/embedded.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/glossary.h"
 #include "tools/cli/options.h"
@@ -156,12 +157,6 @@ void print_entry(const GlossaryEntry& entry) {
   if (!entry.also.empty()) print_wrapped("Also: " + joined(entry.also));
 }
 
-std::vector<std::string> kinds_of_file() {
-  std::vector<std::string> names;
-  for (const ReferenceKind& kind : reference_kinds()) names.push_back(kind.name);
-  return names;
-}
-
 // Words are hundreds: the message names the nearest one, and where all of them stand.
 [[noreturn]] void refuse(const CLI::App& root, const std::string& word) {
   std::vector<std::string> known = reference_words(), commands;
@@ -175,17 +170,18 @@ std::vector<std::string> kinds_of_file() {
     known.insert(known.end(), entry.also.begin(), entry.also.end());
   }
   const std::string nearest = nearest_word(word, known);
-  throw Error(fmt::format(
-      "help: unknown word '{}'{} accepted: a command ({}), a kind of file ({}), a field of one, a "
-      "word of `fp4sim list`, or a word of tables and papers",
-      word, nearest.empty() ? ";" : "; did you mean '" + nearest + "'?", joined(commands), joined(kinds_of_file())));
+  throw Error(
+      fmt::format("help: unknown word '{}'{} accepted: a command ({}), a kind of file ({}), a field of one, a "
+                  "word of `fp4sim list`, or a word of tables and papers",
+                  word, nearest.empty() ? ";" : "; did you mean '" + nearest + "'?", joined(commands),
+                  joined(names_of(reference_kinds()))));
 }
 
 void print_overview(const CLI::App& root) {
   // root.help() would be that of `help`, the subcommand that was given.
   fmt::print("{}\n", root.get_formatter()->make_help(&root, "fp4sim", CLI::AppFormatMode::Normal));
   print_wrapped(
-      "`fp4sim help KIND` lists the fields of a kind of file: " + joined(kinds_of_file()) +
+      "`fp4sim help KIND` lists the fields of a kind of file: " + joined(names_of(reference_kinds())) +
       ". `fp4sim help WORD` explains a field, a word of `fp4sim list`, or one that tables and papers use (tied, RHT).");
 }
 
@@ -253,22 +249,19 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
   for (const std::string& shown : catalogue_kinds_of(word)) fmt::print("fp4sim show {} --kind {}\n", word, shown);
 }
 
-void add_help(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_help(CLI::App& app, Invocation&) {
   auto o = std::make_shared<HelpOptions>();
-  app.add_option("WORD", o->words,
-                 "A command (`sweep run`), a field (`rounding`, `train.lr`), a kind of file (`recipe`), a word of "
-                 "`fp4sim list` (`rceil`) or of tables and papers (`tied`, `RHT`)")
-      ->type_name("WORD");
-  app.add_option("--schema", o->schema, "Print the JSON Schema of a kind of file, for editors")
-      ->type_name("recipe|spec|accumulator|grid|hardware|model|weights|service");
-  app.add_option("--page", o->page, "Print the reference page of a folder")->type_name("FOLDER");
+  option(app, "WORD WORD", o->words,
+         "A command (`sweep run`), a field (`rounding`, `train.lr`), a kind of file (`recipe`), a word of "
+         "`fp4sim list` (`rceil`) or of tables and papers (`tied`, `RHT`)");
+  option(app, "--schema recipe|spec|accumulator|grid|hardware|model|weights|service", o->schema,
+         "Print the JSON Schema of a kind of file, for editors");
+  option(app, "--page FOLDER", o->page, "Print the reference page of a folder");
   add_json_option(app, o->json);
   app.callback([&app, o] { run_help(*app.get_parent(), *o); });
   set_example(app, "fp4sim help rounding");
 }
-
-}  // namespace
-
-Command command_help() { return {"help", "Explain a command, a field of a file, or a word", add_help}; }
 
 }  // namespace fp4::tools

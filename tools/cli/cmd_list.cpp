@@ -8,6 +8,7 @@
 #include "src/text/embedded.h"
 #include "src/text/json_reader.h"
 #include "src/text/member_json.h"
+#include "src/text/named_rows.h"
 #include "sweeps/judge/results.h"
 #include "tasks/run.h"
 #include "tools/cli/catalogue.h"
@@ -23,13 +24,6 @@ struct ListOptions {
   std::string sweep;
   bool json = false, words = false;
 };
-
-template <class Rows>
-std::vector<std::string> names_of(const Rows& rows) {
-  std::vector<std::string> names;
-  for (const auto& row : rows) names.push_back(row.name);
-  return names;
-}
 
 // Names alone, for completion scripts; seven topics exist only here. `sweep`: a folder whose axes are meant.
 void print_words(const std::string& topic, const std::string& sweep) {
@@ -49,7 +43,7 @@ void print_words(const std::string& topic, const std::string& sweep) {
   else if (topic == "axes")
     for (const std::string& setting : reference_settings()) names.push_back(setting.substr(0, setting.find('=')));
   else
-    for (const CatalogueRow& row : catalogue_rows(topic)) names.push_back(row.name);
+    names = names_of(catalogue_rows(topic));
   for (const std::string& name : names) fmt::print("{}\n", name);
 }
 
@@ -87,18 +81,6 @@ void run_list(const ListOptions& o) {
     fmt::print("{}", text);
 }
 
-void add_list(CLI::App& app, Invocation&) {
-  auto o = std::make_shared<ListOptions>();
-  std::string topics;
-  for (const std::string& topic : catalogue_topics()) topics += (topics.empty() ? "" : ", ") + topic;
-  app.add_option("TOPIC", o->topics, topics + " (default: all)")->type_name("TOPIC");
-  add_json_option(app, o->json);
-  CLI::Option* words = app.add_flag("--words", o->words, "Print the names alone, one a line");
-  app.add_option("--sweep", o->sweep, "With --words axes: the axes of this sweep")->type_name("DIR")->needs(words);
-  app.callback([o] { run_list(*o); });
-  set_example(app, "fp4sim list scale-rules accumulators");
-}
-
 struct ShowOptions {
   std::string name, kind, recipe = "fp32";
   bool json = false, brief = false, layers = false;
@@ -128,14 +110,27 @@ void show_layers(const ShowOptions& o) {
   fmt::print("\n");
 }
 
-void add_show(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_list(CLI::App& app, Invocation&) {
+  auto o = std::make_shared<ListOptions>();
+  std::string topics;
+  for (const std::string& topic : catalogue_topics()) topics += (topics.empty() ? "" : ", ") + topic;
+  option(app, "TOPIC TOPIC", o->topics, topics + " (default: all)");
+  add_json_option(app, o->json);
+  CLI::Option* words = app.add_flag("--words", o->words, "Print the names alone, one a line");
+  option(app, "--sweep DIR", o->sweep, "With --words axes: the axes of this sweep")->needs(words);
+  app.callback([o] { run_list(*o); });
+  set_example(app, "fp4sim list scale-rules accumulators");
+}
+
+void command_show(CLI::App& app, Invocation&) {
   auto o = std::make_shared<ShowOptions>();
-  app.add_option("NAME", o->name,
-                 "A recipe, preset, grid, hardware profile, model or accumulator; a file: a recipe unless --kind says")
-      ->required()
-      ->type_name("NAME");
-  app.add_option("--kind", o->kind, "Look only among these; a name that several have is the first of them")
-      ->type_name("recipe|preset|grid|hardware|model|accumulator");
+  option(app, "NAME NAME", o->name,
+         "A recipe, preset, grid, hardware profile, model or accumulator; a file: a recipe unless --kind says")
+      ->required();
+  option(app, "--kind recipe|preset|grid|hardware|model|accumulator", o->kind,
+         "Look only among these; a name that several have is the first of them");
   app.add_flag("--short", o->brief, "The lines one would copy to start a file of one's own");
   app.add_flag("--json", o->json, "With --layers: JSON instead of a table; all else is always JSON");
   CLI::Option* layers =
@@ -154,12 +149,5 @@ void add_show(CLI::App& app, Invocation&) {
   });
   set_example(app, "fp4sim show nvfp4 --kind preset > spec.json && fp4sim quantize x.npy --spec spec.json --out out");
 }
-
-}  // namespace
-
-Command command_list() {
-  return {"list", "List formats, rules, recipes and everything else that has a name", add_list};
-}
-Command command_show() { return {"show", "Print a recipe, preset, grid or hardware profile as full JSON", add_show}; }
 
 }  // namespace fp4::tools

@@ -49,7 +49,9 @@ nlohmann::ordered_json features() {
   return out;
 }
 
-void add_version(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_version(CLI::App& app, Invocation&) {
   auto as_json = std::make_shared<bool>(false);
   add_json_option(app, *as_json);
   app.callback([as_json] {
@@ -67,12 +69,6 @@ void add_version(CLI::App& app, Invocation&) {
     print_fields(lines);
   });
   set_example(app, "fp4sim version --json");
-}
-
-}  // namespace
-
-Command command_version() {
-  return {"version", "Commit, signature, features and libraries of the program", add_version};
 }
 
 }  // namespace fp4::tools

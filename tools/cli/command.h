@@ -1,5 +1,6 @@
-// What a subcommand is: a name, one line of help and a function that declares its options and sets its callback.
-// A new one is a file tools/cli/cmd_<name>.cpp that defines `Command command_<name>()`, and one line in tools/main.cpp.
+// A subcommand is a function `void command_<name>(CLI::App& app, Invocation& invocation)` in a file cmd_<name>.cpp
+// below tools/cli, which declares its options and sets its callback, and one line in tools/main.cpp with its group and
+// its doc.
 #pragma once
 
 #include <string>
@@ -28,11 +29,14 @@ struct Invocation {
   int exit_code = 0;         // a callback sets 1 when a comparison mismatched; errors are thrown (src/text/error.h)
 };
 
-struct Command {
-  const char* name;
-  const char* doc;
-  void (*add)(CLI::App& app, Invocation& invocation);
-};
+// "-o,--out FILE": the names of an option and what its help calls the value; "--recipes RECIPE,..": a list split by
+// commas.
+template <class T>
+CLI::Option* option(CLI::App& app, const std::string& words, T& value, const std::string& doc) {
+  const size_t blank = words.find(' ');
+  CLI::Option* made = app.add_option(words.substr(0, blank), value, doc)->type_name(words.substr(blank + 1));
+  return words.ends_with(",..") ? made->delimiter(',') : made;
+}
 
 // The example shown below the options of --help.
 inline void set_example(CLI::App& app, const std::string& lines) { app.footer("Example:\n  " + lines); }

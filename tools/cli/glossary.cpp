@@ -1,4 +1,3 @@
-// See glossary.h.
 #include "tools/cli/glossary.h"
 
 #include <algorithm>

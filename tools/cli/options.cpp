@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "src/files/output.h"
@@ -14,10 +13,9 @@
 namespace fp4::tools {
 
 void add_place_options(CLI::App& app, PlaceOptions& options) {
-  app.add_option("--seed", options.seed, "Key of the random bits (default 0)")->type_name("S");
-  app.add_option("--stream", options.stream, "Stream of the first operand's element rounding (default 0)")
-      ->type_name("N");
-  app.add_option("--step", options.step, "Training step (default 0)")->type_name("N");
+  option(app, "--seed S", options.seed, "Key of the random bits (default 0)");
+  option(app, "--stream N", options.stream, "Stream of the first operand's element rounding (default 0)");
+  option(app, "--step N", options.step, "Training step (default 0)");
 }
 
 int BackendOptions::thread_count() const { return threads > 0 ? threads : threads_of_machine(); }
@@ -30,21 +28,17 @@ CLI::Option* add_backend_option(CLI::App& app, std::string& backend, const std::
 
 void add_backend_options(CLI::App& app, BackendOptions& options) {
   add_backend_option(app, options.backend, "; a forced one is never replaced")->type_name("BACKEND");
-  app.add_option("--threads", options.threads, "Threads (default: all cores); they never change a result")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("N");
+  option(app, "--threads N", options.threads, "Threads (default: all cores); they never change a result")
+      ->check(CLI::Range(1, 4096));
 }
 
 OpenOptions InputOptions::open_options() const { return open_options_of(dtype, shape, entry, uint16_is_bfloat16); }
 
 void add_input_options(CLI::App& app, InputOptions& options) {
-  app.add_option(
-         "--dtype", options.dtype,
-         "Element type of a raw file (with --shape), or of a .npy whose type is opaque (|V1, <V2): bf16, f8_e4m3, ...")
-      ->type_name("TYPE");
-  app.add_option("--shape", options.shape, "Shape of a raw file: 128x4096")->type_name("SHAPE");
-  app.add_option("--entry", options.entry, "Array of a .npz or .safetensors with several (also FILE:NAME)")
-      ->type_name("NAME");
+  option(app, "--dtype TYPE", options.dtype,
+         "Element type of a raw file (with --shape), or of a .npy whose type is opaque (|V1, <V2): bf16, f8_e4m3, ...");
+  option(app, "--shape SHAPE", options.shape, "Shape of a raw file: 128x4096");
+  option(app, "--entry NAME", options.entry, "Array of a .npz or .safetensors with several (also FILE:NAME)");
   app.add_flag("--bf16", options.uint16_is_bfloat16,
                "uint16 or opaque 2-byte elements are bfloat16 (numpy has no such type)");
 }
@@ -69,9 +63,7 @@ void add_sync_option(CLI::App& app) {
 
 void add_json_option(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print JSON"); }
 
-namespace {
-
-CLI::Validator finite_number(const char* words, bool with_zero) {
+static CLI::Validator finite_number(const char* words, bool with_zero) {
   return {[words, with_zero](const std::string& text) {
             double value = 0;
             const bool is_good = CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
@@ -80,8 +72,6 @@ CLI::Validator finite_number(const char* words, bool with_zero) {
           },
           ""};
 }
-
-}  // namespace
 
 CLI::Validator above_zero() { return finite_number("above 0", /*with_zero=*/false); }
 CLI::Validator from_zero() { return finite_number("from 0", /*with_zero=*/true); }

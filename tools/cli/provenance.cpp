@@ -1,10 +1,8 @@
-// See provenance.h.
 #include "tools/cli/provenance.h"
 
 #include <unistd.h>
 
 #include <ctime>
-#include <string>
 
 #include "commit.h"
 #include "src/text/version.h"

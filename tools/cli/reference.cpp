@@ -189,9 +189,7 @@ void note_axis(FieldNotes& axes, const std::string& path, const FieldNotes& valu
 
 // Paths of axes; those into a recipe are free (`wgrad.*.rounding`), and stand as patterns in the schema.
 void note_axes(FieldNotes& axes) {
-  FieldNotes recipe;
-  recipe.doc = "recipes, or objects laid over the base";
-  recipe.is_text = true;
+  FieldNotes recipe = {.doc = "recipes, or objects laid over the base", .is_text = true};
   for (const std::string& name : sim::recipe_names()) recipe.say_word(name);
   note_axis(axes, "recipe", recipe);
   for (const char* product : {"fprop", "dgrad", "wgrad"}) {

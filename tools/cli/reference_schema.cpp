@@ -1,7 +1,6 @@
 // JSON Schemas (draft 2020-12). An object that stands in several places becomes a definition; where an editor could
 // complete, keys and words are listed even if others are accepted.
 
-#include "src/text/error.h"
 #include "src/text/json_reader.h"
 #include "tools/cli/reference.h"
 

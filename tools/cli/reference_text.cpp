@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
@@ -60,7 +59,7 @@ void add_rows(const FieldNotes& notes, const std::string& prefix, std::vector<Re
   if (notes.others->is_object) below(*notes.others, prefix + notes.others_name + ".");
 }
 
-std::string cell(std::string text) {
+std::string table_cell(std::string text) {
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
   return text;
 }
@@ -133,15 +132,11 @@ const std::vector<FieldNotes::Word>& explained_words(const FieldNotes& notes) {
   return holder.words.empty() || holder.words[0].doc.empty() ? none : holder.words;
 }
 
-namespace {
-
-std::vector<std::string> sorted_once(std::vector<std::string> words) {
+static std::vector<std::string> sorted_once(std::vector<std::string> words) {
   std::sort(words.begin(), words.end());
   words.erase(std::unique(words.begin(), words.end()), words.end());
   return words;
 }
-
-}  // namespace
 
 std::vector<std::string> reference_words() {
   std::vector<std::string> words;
@@ -206,15 +201,15 @@ std::string reference_page(std::string_view topic) {
           if (known == lists.end()) lists.emplace_back(field, &words);
           value.replace(value.find("word"), 4, fmt::format("[word](#words-of-{})", owner));
         }
-        out += fmt::format("| `{}` | {} | {} | {} |\n", cell(row.path), cell(value), cell(defaults_cell(*row.notes)),
-                           cell(row.notes->doc));
+        out += fmt::format("| `{}` | {} | {} | {} |\n", table_cell(row.path), table_cell(value),
+                           table_cell(defaults_cell(*row.notes)), table_cell(row.notes->doc));
       }
     }
   }
   for (const auto& [field, words] : lists) {
     out += fmt::format("\n### Words of {}\n\n| word | meaning | source |\n|---|---|---|\n", field);
     for (const FieldNotes::Word& word : *words)
-      out += fmt::format("| `{}` | {} | {} |\n", word.name, cell(word.doc), cell(word.source));
+      out += fmt::format("| `{}` | {} | {} |\n", word.name, table_cell(word.doc), table_cell(word.source));
   }
   return out;
 }

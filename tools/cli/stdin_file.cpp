@@ -1,4 +1,3 @@
-// See stdin_file.h.
 #include "tools/cli/stdin_file.h"
 
 #include <fmt/format.h>
@@ -7,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string_view>
 

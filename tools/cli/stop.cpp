@@ -1,4 +1,3 @@
-// See stop.h.
 #include "tools/cli/stop.h"
 
 #include <csignal>

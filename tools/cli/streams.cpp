@@ -17,9 +17,7 @@
 
 namespace fp4::tools {
 
-namespace {
-
-[[noreturn]] void end_without_abort() noexcept {
+[[noreturn]] static void end_without_abort() noexcept {
   say_text("fp4sim: ");
   try {
     const std::exception_ptr reason = std::current_exception();
@@ -36,8 +34,6 @@ namespace {
   remove_temporaries();
   ::_exit(1);
 }
-
-}  // namespace
 
 void prepare_end() noexcept {
   std::set_terminate(end_without_abort);

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "src/text/csv.h"
 #include "tools/cli/json_text.h"

@@ -78,10 +78,8 @@ std::vector<std::string> wrap_text(std::string_view text, std::size_t width) {
   return lines;
 }
 
-namespace {
-
 // The bytes of the character that `text` begins with; 0 where they are no UTF-8 (Unicode 15, table 3-7).
-std::size_t character_bytes(std::string_view text) {
+static std::size_t character_bytes(std::string_view text) {
   const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = at(0), second = at(1);
   const std::size_t bytes = first < 0x80   ? 1
@@ -97,8 +95,6 @@ std::size_t character_bytes(std::string_view text) {
     if ((at(i) & 0xc0) != 0x80) return 0;
   return bytes;
 }
-
-}  // namespace
 
 std::string printable(std::string_view text) {
   std::string out;

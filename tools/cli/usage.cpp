@@ -3,12 +3,11 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 #include "src/text/error.h"
 #include "src/text/integer_text.h"
+#include "src/text/named_rows.h"
 #include "tools/cli/table_print.h"
 
 namespace {
@@ -94,10 +93,7 @@ void add_table_forms(CLI::App& app) {
     app.add_option_function<std::string>(
            "--as",
            [](const std::string& form) {
-             const std::vector<std::string> words = {"text", "markdown", "csv"};
-             const auto found = std::find(words.begin(), words.end(), form);
-             if (found == words.end()) throw unknown_word("--as", form, words);
-             set_table_form(static_cast<TableForm>(found - words.begin()));
+             set_table_form(static_cast<TableForm>(accepted_index("--as", form, {"text", "markdown", "csv"})));
            },
            "How tables are printed (default text); other lines stay")
         ->type_name("text|markdown|csv")

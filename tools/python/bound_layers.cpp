@@ -1,6 +1,5 @@
 #include "tools/python/bound_layers.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "sim/rules/recipe.h"

@@ -9,6 +9,7 @@
 
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/doubt.h"
 #include "tools/cli/command.h"
@@ -219,11 +220,7 @@ void print_views(const std::string& recipe, Context context, ordered_json* json)
       table.rows.push_back({name, format_seconds(result.step_time_s), format_percent(result.overhead),
                             format_percent(result.quantisation_overhead)});
       if (json != nullptr)
-        json->push_back({{"fused", fused},
-                         {"one_pass", one_pass},
-                         {"step_time_s", result.step_time_s},
-                         {"overhead", result.overhead},
-                         {"quantisation_overhead", result.quantisation_overhead}});
+        json->push_back(FP4_NAMED(fused, one_pass, result.step_time_s, result.overhead, result.quantisation_overhead));
     }
   if (json != nullptr) return;
   fmt::print("\n");
@@ -352,14 +349,15 @@ void run_weights(bool json) {
   print_table(table);
 }
 
-void add_cost(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_cost(CLI::App& app, Invocation& invocation) {
   static CostArguments own, comparing, explaining;
   static std::string recipe, explained;
   static std::vector<std::string> compared;
   static bool weights_json = false;
   app.require_subcommand(0, 1);
-  app.add_option("-r,--recipe", recipe, "Recipe: a name, NAME@GEMM, NAME@weights or a file ending in .json")
-      ->type_name("RECIPE");
+  option(app, "-r,--recipe RECIPE", recipe, "Recipe: a name, NAME@GEMM, NAME@weights or a file ending in .json");
   own.add_to(app);
   app.callback([&app] {
     if (!app.get_subcommands().empty()) return;
@@ -369,14 +367,13 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   set_example(app, "fp4sim cost --recipe nvfp4_te --hardware gb200");
 
   CLI::App* compare = app.add_subcommand("compare", "Recipes side by side, as stacked bars and a table");
-  keep_older_names(
-      compare->add_option("recipes,--recipes,--recipe", compared, "Recipes")->type_name("RECIPE")->required());
+  keep_older_names(option(*compare, "recipes,--recipes,--recipe RECIPE", compared, "Recipes")->required());
   comparing.add_to(*compare);
   compare->callback([] { run_compare(comparing, compared); });
   set_example(*compare, "fp4sim cost compare bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware mi355x");
 
   CLI::App* explain = app.add_subcommand("explain", "Every term with its formula, its numbers and their sources");
-  explain->add_option("-r,--recipe", explained, "Recipe")->type_name("RECIPE")->required();
+  option(*explain, "-r,--recipe RECIPE", explained, "Recipe")->required();
   explaining.add_to(*explain);
   explain->callback([] { run_explain(explaining, explained); });
   set_example(*explain, "fp4sim cost explain --recipe mxfp4_sr_rht --hardware b200");
@@ -392,9 +389,5 @@ void add_cost(CLI::App& app, Invocation& invocation) {
   add_cost_embedding(app, invocation);
   add_cost_new_chip(app, invocation);
 }
-
-}  // namespace
-
-Command command_cost() { return {"cost", "What a recipe costs on a chip: time, energy, bytes and money", add_cost}; }
 
 }  // namespace fp4::tools

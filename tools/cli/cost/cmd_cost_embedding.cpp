@@ -1,8 +1,8 @@
 // `fp4sim cost embedding`: a batch of embedding bags in four memory systems, for each format of the rows.
 #include <fmt/format.h>
 
-#include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "src/text/named_rows.h"
 #include "sweeps/cost/embedding/memory_system.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
@@ -30,16 +30,13 @@ struct ReplayedRows {
 
 std::vector<ReplayedRows> replay_all(const EmbeddingArguments& o, const cost::MemoryProfile& profile) {
   const cost::BagTrace trace = cost::zipf_trace(o.trace);
-  std::vector<std::string> known;
-  for (const RowFormatInfo& row : row_format_table) known.push_back(row.name);
   std::vector<ReplayedRows> lines;
   for (const std::string& word : o.rows) {
-    const RowFormatInfo* format = find_row(row_format_table, word);
-    if (format == nullptr) throw unknown_word("cost embedding: --rows", word, known);
+    const RowFormatInfo& format = named_row("cost embedding: --rows", word, row_format_table);
     const size_t first = lines.size();
     double pool = 0;
-    for (const cost::MemorySystemInfo& system : cost::memory_system_table) {
-      const int64_t bytes = row_bytes(format->id, o.embedding);
+    for (const auto& system : cost::memory_system_table) {
+      const int64_t bytes = row_bytes(format.id, o.embedding);
       const cost::BagsCost cost = cost::replay(trace, {system.id, bytes, 4 * o.embedding, o.in_order}, profile);
       if (system.id == cost::MemorySystem::pool) pool = cost.seconds;
       lines.push_back({word, system.name, bytes, cost, 0});
@@ -90,8 +87,7 @@ void run_embedding(const EmbeddingArguments& o) {
                           format_bytes(l.cost.port_bytes), format_bytes(l.cost.link_bytes)});
   print_table(table);
   fmt::print("\n");
-  for (const cost::MemorySystemInfo& system : cost::memory_system_table)
-    fmt::print("{:7} {}\n", system.name, system.doc);
+  for (const auto& system : cost::memory_system_table) fmt::print("{:7} {}\n", system.name, system.doc);
 }
 
 }  // namespace
@@ -99,9 +95,7 @@ void run_embedding(const EmbeddingArguments& o) {
 void add_cost_embedding(CLI::App& app, Invocation&) {
   static EmbeddingArguments o;
   CLI::App* embedding = app.add_subcommand("embedding", "Embedding bags in host, CXL pool, devices and fabric switch");
-  embedding->add_option("--rows", o.rows, "Formats of the rows: fp32, bf16, int8, int4, mxfp4, nvfp4, ue5m3")
-      ->type_name("FORMAT,..")
-      ->delimiter(',')
+  option(*embedding, "--rows FORMAT,..", o.rows, "Formats of the rows: fp32, bf16, int8, int4, mxfp4, nvfp4, ue5m3")
       ->capture_default_str();
   embedding->add_option("--embedding", o.embedding, "Numbers in a row")
       ->check(CLI::Range(1, 1 << 20))
@@ -117,8 +111,7 @@ void add_cost_embedding(CLI::App& app, Invocation&) {
       ->capture_default_str();
   embedding->add_option("--seed", o.trace.seed, "Of the trace")->capture_default_str();
   embedding->add_flag("--in-order", o.in_order, "Add the rows of a bag in the order of its ids, not as they arrive");
-  embedding->add_option("--set", o.sets, "FIELD=NUMBER of the memory profile (several allowed)")
-      ->type_name("FIELD=NUMBER");
+  option(*embedding, "--set FIELD=NUMBER", o.sets, "FIELD=NUMBER of the memory profile (several allowed)");
   embedding->add_flag("--explain", o.explains, "Print the profile with the source of each number");
   embedding->add_flag("--json", o.json, "Print JSON");
   embedding->callback([] { run_embedding(o); });

@@ -144,8 +144,7 @@ void add_cost_measurements(CLI::App& app, Invocation&) {
   measure->add_option("--runs", measuring.meter.runs, "Windows; best and worst are dropped")->capture_default_str();
   measure->add_option("--sample", measuring.meter.sample_s, "Seconds between samples of a power sensor")
       ->capture_default_str();
-  measure->add_option("--trace", measuring.trace, "CSV to write: joules and power at every sample of every window")
-      ->type_name("FILE");
+  option(*measure, "--trace FILE", measuring.trace, "CSV to write: joules and power at every sample of every window");
   measure->add_flag("-f,--force", measuring.force, "Overwrite it");
   measure->add_option("--root", measuring.root, "Folder that stands for / when sensors are looked for")
       ->capture_default_str();

@@ -2,11 +2,11 @@
 // from what, and that of a model from its config.json.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "src/files/output.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/cost/new_chip.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
@@ -35,8 +35,7 @@ void run_new_chip(NewChipArguments o) {
     if (equals == std::string::npos)
       throw Error("--rate '" + word + "': expected FORMAT=RATE, such as bf16=2250TFLOP/s");
     const std::string format = word.substr(0, equals);
-    const std::vector<std::string>& known = cost::format_classes();
-    if (std::find(known.begin(), known.end(), format) == known.end()) throw unknown_word("--rate", format, known);
+    accepted_index("--rate", format, cost::format_classes());
     o.by_format[format] = word.substr(equals + 1);
   }
   for (const auto& [format, text] : o.by_format)
@@ -99,34 +98,25 @@ void run_new_model(const NewModelArguments& o) {
 void add_cost_new_chip(CLI::App& app, Invocation&) {
   static NewChipArguments o;
   CLI::App* chip = app.add_subcommand("new-chip", "Write the file of a chip of one's own from a few figures");
-  chip->add_option("name", o.facts.name, "The chip's word")->type_name("NAME")->required();
+  option(*chip, "name NAME", o.facts.name, "The chip's word")->required();
   for (const std::string& format : cost::format_classes())
     chip->add_option("--" + format, o.by_format[format], "Dense rate of " + format + " products: 2250TFLOP/s")
         ->type_name("RATE");
-  chip->add_option("--rate", o.rates, "The same as one list: bf16=100TFLOP/s,fp4=400TFLOP/s")
-      ->type_name("FORMAT=RATE,..")
-      ->delimiter(',');
-  chip->add_option("--memory-bandwidth", o.bandwidth, "Of the memory: 8TB/s")->type_name("RATE")->required();
-  chip->add_option("--memory-bytes", o.bytes, "Memory of one accelerator: 180GB")->type_name("SIZE")->required();
-  chip->add_option("--link", o.link, "Between accelerators of a node, one direction: 900GB/s")->type_name("RATE");
-  chip->add_option("--network", o.network, "Between nodes for each accelerator: 400Gb/s")->type_name("RATE");
-  chip->add_option("--node", o.node, "Accelerators that the links join")
-      ->check(CLI::Range(1, 1 << 20))
-      ->type_name("COUNT");
-  chip->add_option("--scales", o.facts.block_scales,
-                   "Block scales that FP4 products take, SCALE/BLOCK: e8m0/32,ue4m3/16 (default: e8m0/32)")
-      ->type_name("SCALE/BLOCK,..")
-      ->delimiter(',');
-  chip->add_option("--elements", o.facts.elements,
-                   "Elements of FP4 products, by name, own lists of values too: e2m1,nf4 (default: e2m1)")
-      ->type_name("ELEMENT,..")
-      ->delimiter(',');
-  chip->add_option("--issue", o.issue, "Vector instruction slots a second: 37T/s (default: half of the FP32 rate)")
-      ->type_name("RATE");
+  option(*chip, "--rate FORMAT=RATE,..", o.rates, "The same as one list: bf16=100TFLOP/s,fp4=400TFLOP/s");
+  option(*chip, "--memory-bandwidth RATE", o.bandwidth, "Of the memory: 8TB/s")->required();
+  option(*chip, "--memory-bytes SIZE", o.bytes, "Memory of one accelerator: 180GB")->required();
+  option(*chip, "--link RATE", o.link, "Between accelerators of a node, one direction: 900GB/s");
+  option(*chip, "--network RATE", o.network, "Between nodes for each accelerator: 400Gb/s");
+  option(*chip, "--node COUNT", o.node, "Accelerators that the links join")->check(CLI::Range(1, 1 << 20));
+  option(*chip, "--scales SCALE/BLOCK,..", o.facts.block_scales,
+         "Block scales that FP4 products take, SCALE/BLOCK: e8m0/32,ue4m3/16 (default: e8m0/32)");
+  option(*chip, "--elements ELEMENT,..", o.facts.elements,
+         "Elements of FP4 products, by name, own lists of values too: e2m1,nf4 (default: e2m1)");
+  option(*chip, "--issue RATE", o.issue, "Vector instruction slots a second: 37T/s (default: half of the FP32 rate)");
   chip->add_flag("--hardware-random", o.facts.hardware_random, "Conversions draw their own random bits");
-  chip->add_option("--board", o.board, "The board at its limit: 1000W")->type_name("WATTS");
+  option(*chip, "--board WATTS", o.board, "The board at its limit: 1000W");
   chip->add_option("--price", o.price, "US dollars an hour")->check(above_zero());
-  chip->add_option("-o,--out", o.out, "File to write (default: NAME.json)")->type_name("FILE");
+  option(*chip, "-o,--out FILE", o.out, "File to write (default: NAME.json)");
   add_force_option(*chip, o.force);
   chip->callback([] { run_new_chip(o); });
   set_example(*chip,
@@ -135,10 +125,8 @@ void add_cost_new_chip(CLI::App& app, Invocation&) {
 
   static NewModelArguments m;
   CLI::App* model = app.add_subcommand("new-model", "Write the file of a model from a config.json of Hugging Face");
-  model->add_option("name", m.name, "The model's word")->type_name("NAME")->required();
-  model->add_option("config", m.config, "config.json of a Llama, Mistral, Qwen, Mixtral or GPT-2")
-      ->type_name("FILE")
-      ->required();
+  option(*model, "name NAME", m.name, "The model's word")->required();
+  option(*model, "config FILE", m.config, "config.json of a Llama, Mistral, Qwen, Mixtral or GPT-2")->required();
   model->add_option("--sequence", m.sequence, "Tokens of a sequence (default: as the config allows, 8192 at most)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   model->add_option("--sequences", m.sequences, "Sequences of a micro-batch")
@@ -146,7 +134,7 @@ void add_cost_new_chip(CLI::App& app, Invocation&) {
       ->capture_default_str();
   model->add_option("--micro-batches", m.micro_batches, "Micro-batches of a step on each accelerator (default: 8)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  model->add_option("-o,--out", m.out, "File to write (default: NAME.json)")->type_name("FILE");
+  option(*model, "-o,--out FILE", m.out, "File to write (default: NAME.json)");
   add_force_option(*model, m.force);
   model->callback([] { run_new_model(m); });
   set_example(*model, "fp4sim cost new-model mine config.json --sequence 4096");

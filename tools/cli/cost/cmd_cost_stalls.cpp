@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 
 #include "src/text/error.h"
 #include "sweeps/judge/statistics.h"
@@ -184,14 +183,11 @@ void add_cost_stalls(CLI::App& app, Invocation&) {
   stalls->add_flag("--measure", o.measures, "Train, and take differences between runs");
   o.run.add(*stalls);
   stalls->add_option("--ranks", o.ranks, "Processes")->check(CLI::Range(2, 65536))->capture_default_str();
-  stalls->add_option("--gradients", o.gradients, "What gradients travel as: fp32, bf16 or a spec")
-      ->type_name("SPEC")
+  option(*stalls, "--gradients SPEC", o.gradients, "What gradients travel as: fp32, bf16 or a spec")
       ->capture_default_str();
-  stalls->add_option("--gradients-hadamard", o.hadamard, "Rotate them by Hadamards of this size")->type_name("SIZE");
-  stalls->add_option("--launch", o.launch, "Starts the ranks on one machine (default mpirun -n RANKS)")
-      ->type_name("WORDS");
-  stalls->add_option("--launch-nodes", o.launch_nodes, "Starts as many on several machines: run Tm")
-      ->type_name("WORDS");
+  option(*stalls, "--gradients-hadamard SIZE", o.hadamard, "Rotate them by Hadamards of this size");
+  option(*stalls, "--launch WORDS", o.launch, "Starts the ranks on one machine (default mpirun -n RANKS)");
+  option(*stalls, "--launch-nodes WORDS", o.launch_nodes, "Starts as many on several machines: run Tm");
   stalls->add_option("--repeats", o.repeats, "Rounds; step times and shares are medians of them")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -141,22 +141,11 @@ void run_recommend(const RecommendArguments& arguments) {
         joined_json({FP4_NAMED(arguments.cost.model, arguments.tokens, arguments.hours, arguments.global_tokens),
                      {{"best", named}, {"answer", answer}, {"rows", ordered_json::array()}}});
     for (const cost::Recommendation& row : rows)
-      json["rows"].push_back({{"hardware", row.hardware},
-                              {"recipe", row.recipe},
-                              {"devices", row.devices},
-                              {"hours", row.hours},
-                              {"price", row.price},
-                              {"tokens_x", row.tokens_x ? ordered_json(*row.tokens_x) : ordered_json()},
-                              {"energy_kwh", row.energy_kwh ? ordered_json(*row.energy_kwh) : ordered_json()},
-                              {"interconnect_stall", row.interconnect_stall},
-                              {"network_stall", row.network_stall},
-                              {"memory_bytes", row.memory_bytes},
-                              {"native_fp4", row.native_fp4},
-                              {"decoded", row.decoded},
-                              {"price_interval", {row.price * row.doubt.low, row.price * row.doubt.high}},
-                              {"limit", row.limit},
-                              {"limit_share", row.limit_share},
-                              {"in_time", row.in_time}});
+      json["rows"].push_back(joined_json(
+          {FP4_NAMED(row.hardware, row.recipe, row.devices, row.hours, row.price, row.tokens_x, row.energy_kwh,
+                     row.interconnect_stall, row.network_stall, row.memory_bytes, row.native_fp4, row.decoded),
+           {{"price_interval", {row.price * row.doubt.low, row.price * row.doubt.high}}},
+           FP4_NAMED(row.limit, row.limit_share, row.in_time)}));
     print_json(json);
     return;
   }
@@ -213,11 +202,9 @@ void run_sensitivity(const CostArguments& arguments, const std::vector<std::stri
       cost::sensitivity(facts_of(recipes, arguments.steps), cost::load_model(arguments.model),
                         cost::load_hardware(arguments.hardware), arguments.options());
   if (arguments.json) {
-    ordered_json json = {{"arguments", arguments.describe()},
-                         {"recipes", recipes},
-                         {"rows", ordered_json::array()},
-                         {"pairs", result.pairs},
-                         {"stable_pairs", result.stable_pairs}};
+    ordered_json json =
+        joined_json({{{"arguments", arguments.describe()}, {"recipes", recipes}, {"rows", ordered_json::array()}},
+                     FP4_NAMED(result.pairs, result.stable_pairs)});
     for (const cost::Variation& row : result.rows)
       json["rows"].push_back({{"variation", row.name}, {"overhead", row.overhead}, {"rank", row.rank}});
     print_json(json);
@@ -260,18 +247,12 @@ ordered_json comparison_json(const std::vector<PublishedRow>& rows) {
   ordered_json out = {{"schema", 1}, {"rows", ordered_json::array()}};
   for (const PublishedRow& row : rows)
     out["rows"].push_back(
-        {{"id", row.id},
-         {"hardware", row.chip},
-         {"what", row.what},
-         {"unit", row.unit},
-         {"published", row.published},
-         {"model", row.model},
-         {"interval", row.interval ? ordered_json{row.interval->low, row.interval->high} : ordered_json()},
-         {"factor", row.factor()},
-         {"class", cost::class_name(row.kind)},
-         {"met", row.met()},
-         {"source", row.source},
-         {"note", row.note}});
+        joined_json({{{"id", row.id}, {"hardware", row.chip}},
+                     FP4_NAMED(row.what, row.unit, row.published, row.model),
+                     {{"interval", row.interval ? ordered_json{row.interval->low, row.interval->high} : ordered_json()},
+                      {"factor", row.factor()},
+                      {"class", cost::class_name(row.kind)}},
+                     FP4_NAMED(row.met(), row.source, row.note)}));
   return out;
 }
 
@@ -373,13 +354,9 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
   renting.cost.add_to(*recommend, false);
   recommend->add_option("--tokens", renting.tokens, "Tokens to train on")->required();
   recommend->add_option("--time-budget", renting.hours, "Hours")->required();
-  recommend->add_option("--hardware", renting.hardware, "Chips to consider; default all with a price")
-      ->type_name("HARDWARE,..")
-      ->delimiter(',');
-  keep_older_names(
-      recommend->add_option("--recipes,--recipe", renting.recipes, "Recipes to consider; default one of each school")
-          ->type_name("RECIPE,..")
-          ->delimiter(','));
+  option(*recommend, "--hardware HARDWARE,..", renting.hardware, "Chips to consider; default all with a price");
+  keep_older_names(option(*recommend, "--recipes,--recipe RECIPE,..", renting.recipes,
+                          "Recipes to consider; default one of each school"));
   recommend->add_option("--global-tokens", renting.global_tokens, "Tokens of one optimizer step")
       ->capture_default_str();
   recommend->add_option("--max-devices", renting.max_devices, "Largest count tried")->capture_default_str();
@@ -389,8 +366,8 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
 
   CLI::App* sensitivity =
       app.add_subcommand("sensitivity", "Ranks under halved and doubled efficiency, bandwidth and issue rate");
-  keep_older_names(sensitivity->add_option("recipes,--recipes,--recipe", varied, "Recipes; default one of each school")
-                       ->type_name("RECIPE"));
+  keep_older_names(
+      option(*sensitivity, "recipes,--recipes,--recipe RECIPE", varied, "Recipes; default one of each school"));
   varying.add_to(*sensitivity);
   sensitivity->callback([] { run_sensitivity(varying, varied); });
   set_example(*sensitivity, "fp4sim cost sensitivity bf16 mxfp8 nvfp4_te mxfp4_all_h16 --hardware b200");

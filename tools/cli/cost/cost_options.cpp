@@ -11,6 +11,7 @@
 #include "sim/train/gradients.h"
 #include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "src/text/named_rows.h"
 #include "sweeps/cost/adapt.h"
 #include "tools/cli/options.h"
 
@@ -19,22 +20,18 @@ namespace fp4::tools {
 using nlohmann::ordered_json;
 
 void CostArguments::add_to(CLI::App& app, bool of_one_system) {
-  app.add_option("--model", model, "Model: a built-in name or a file ending in .json")
-      ->type_name("MODEL")
-      ->capture_default_str();
+  option(app, "--model MODEL", model, "Model: a built-in name or a file ending in .json")->capture_default_str();
   if (of_one_system)
-    app.add_option("--hardware", hardware, "Chip: a built-in name or a file ending in .json")
-        ->type_name("HARDWARE")
+    option(app, "--hardware HARDWARE", hardware, "Chip: a built-in name or a file ending in .json")
         ->capture_default_str();
   app.add_option("--weight", weights,
                  "NAME=NUMBER, an object {\"sr\": 2} or a .json file over the weights of the cost model; may be "
                  "repeated (fp4sim cost weights lists them)");
   app.add_option("--views", views, "fused (quantise in the producer's epilogue), separate (one pass a copy)")
       ->delimiter(',');
-  keep_older_names(
-      app.add_option("--rotations,--hadamard", hadamard, "Kernel of the Hadamard transforms: fused, unfused, dense")
-          ->type_name("fused|unfused|dense")
-          ->capture_default_str());
+  keep_older_names(option(app, "--rotations,--hadamard fused|unfused|dense", hadamard,
+                          "Kernel of the Hadamard transforms: fused, unfused, dense")
+                       ->capture_default_str());
   app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
   if (of_one_system) app.add_option("--devices", devices, "Accelerators")->capture_default_str();
   app.add_option("--tensor", tensor, "Accelerators that split every layer")
@@ -48,14 +45,11 @@ void CostArguments::add_to(CLI::App& app, bool of_one_system) {
       ->capture_default_str();
   app.add_option("--shard", shard, "What replicas share out: none, optimizer (ZeRO-1), full (FSDP)")
       ->capture_default_str();
-  app.add_option("--gradients", gradients, "What gradients travel as: fp32, bf16 or a spec; default bf16")
-      ->type_name("SPEC");
-  app.add_option("--gradients-hadamard", gradients_hadamard, "Rotate them by Hadamards of this size")
-      ->type_name("SIZE");
-  app.add_option("--prepare-rate", prepare_rate, "Tokens/s that CPUs prepare for an accelerator; default all it needs")
-      ->type_name("RATE");
-  app.add_option("--fetch-rate", fetch_rate, "Tokens/s that disks deliver for an accelerator; default all it needs")
-      ->type_name("RATE");
+  option(app, "--gradients SPEC", gradients, "What gradients travel as: fp32, bf16 or a spec; default bf16");
+  option(app, "--gradients-hadamard SIZE", gradients_hadamard, "Rotate them by Hadamards of this size");
+  option(app, "--prepare-rate RATE", prepare_rate,
+         "Tokens/s that CPUs prepare for an accelerator; default all it needs");
+  option(app, "--fetch-rate RATE", fetch_rate, "Tokens/s that disks deliver for an accelerator; default all it needs");
   app.add_option("--steps", steps, "Steps of the training, for recipes whose phases end after so many steps")
       ->check(CLI::Range(1, 1000000000));
   if (of_one_system)
@@ -83,10 +77,8 @@ cost::CostOptions CostArguments::options() const {
       throw unknown_word("--views", view, {"fused", "separate"});
     }
   }
-  const std::vector<std::string> kernels = {"fused", "unfused", "dense"};
-  const auto found = std::find(kernels.begin(), kernels.end(), hadamard);
-  if (found == kernels.end()) throw unknown_word("--rotations", hadamard, kernels);
-  options.hadamard = static_cast<cost::HadamardKernel>(found - kernels.begin());
+  options.hadamard =
+      static_cast<cost::HadamardKernel>(accepted_index("--rotations", hadamard, {"fused", "unfused", "dense"}));
   if (!(recompute >= 0 && recompute <= 1)) throw Error("--recompute: expected a share from 0 to 1");
   if (devices < 1) throw Error("--devices: expected at least 1");
   options.recompute = recompute;
@@ -99,11 +91,7 @@ cost::CostOptions CostArguments::options() const {
 
 cost::Parallel CostArguments::parallel() const {
   cost::Parallel out;
-  std::vector<std::string> words;
-  for (const cost::ShardingRow& row : cost::sharding_table()) words.emplace_back(row.name);
-  const auto found = std::find(words.begin(), words.end(), shard);
-  if (found == words.end()) throw unknown_word("--shard", shard, words);
-  out.sharding = static_cast<cost::Sharding>(found - words.begin());
+  out.sharding = static_cast<cost::Sharding>(accepted_index("--shard", shard, names_of(cost::sharding_table())));
   out.tensor = tensor, out.pipeline = pipeline, out.interleave = interleave;
   if (!(prepare_rate >= 0) || !(fetch_rate >= 0))
     throw Error("--prepare-rate and --fetch-rate: expected tokens/s, at least 0");

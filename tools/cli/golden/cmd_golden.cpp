@@ -274,7 +274,9 @@ void run_pack(const GoldenOptions& o) {
                 {"size", fmt::format("{:.1f} MB", static_cast<double>(size.bytes) / 1e6)}});
 }
 
-void add_golden(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_golden(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<GoldenOptions>();
   app.require_subcommand(1);
   CLI::App* make = app.add_subcommand("make", "Write a bundle");
@@ -342,9 +344,5 @@ void add_golden(CLI::App& app, Invocation& invocation) {
   set_example(*stream, "fp4sim golden stream --questions | ./my_kernel | fp4sim golden stream --judge -");
   set_example(app, "fp4sim golden make --suite smoke --out golden");
 }
-
-}  // namespace
-
-Command command_golden() { return {"golden", "Make, list and check bundles of exact answers", add_golden}; }
 
 }  // namespace fp4::tools

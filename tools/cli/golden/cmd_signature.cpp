@@ -23,19 +23,15 @@ void print_signatures(bool train, bool as_json) {
   if (as_json) print_json(json);
 }
 
-void add_signature(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_signature(CLI::App& app, Invocation&) {
   auto json = std::make_shared<bool>(false);
   auto train = std::make_shared<bool>(false);
   app.add_flag("--train", *train, "One more line for each task's training (a terminal shows them anyway)");
   add_json_option(app, *json);
   app.callback([json, train] { print_signatures(*train, *json); });
   set_example(app, "fp4sim signature --train");
-}
-
-}  // namespace
-
-Command command_signature() {
-  return {"signature", "16 hex digits that change when any arithmetic changes", add_signature};
 }
 
 }  // namespace fp4::tools

@@ -72,7 +72,9 @@ void run_verify(const CLI::App& app, VerifyOptions& o, Invocation& invocation) {
     fmt::print("{}", verdict_text(verdict));
 }
 
-void add_verify(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_verify(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<VerifyOptions>();
   app.add_option("--golden", o->job.golden, "A bundle of `fp4sim golden make`")->type_name("DIR");
   add_own_case_options(app, o->own);
@@ -129,9 +131,5 @@ void add_verify(CLI::App& app, Invocation& invocation) {
               "  fp4sim verify --input x.npy --spec vllm_nvfp4 --candidate my_kernel_dump\n"
               "  fp4sim verify --probe words.txt");
 }
-
-}  // namespace
-
-Command command_verify() { return {"verify", "Judge a kernel's dump and name what it does instead", add_verify}; }
 
 }  // namespace fp4::tools

@@ -60,7 +60,9 @@ void run_witness(const WitnessOptions& o) {
   print_table(table);
 }
 
-void add_witness(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_witness(CLI::App& app, Invocation&) {
   auto o = std::make_shared<WitnessOptions>();
   app.add_option("MODEL_A", o->request.model_a, "Accumulator, preset, or axis word such as rceil")->required();
   app.add_option("MODEL_B", o->request.model_b, "The other one")->required();
@@ -78,9 +80,5 @@ void add_witness(CLI::App& app, Invocation&) {
   app.callback([o] { run_witness(*o); });
   set_example(app, "fp4sim witness k64_rz fused35_rz --spec nvfp4 --out which_chip");
 }
-
-}  // namespace
-
-Command command_witness() { return {"witness", "Find the shortest operands on which two models differ", add_witness}; }
 
 }  // namespace fp4::tools

@@ -1,4 +1,3 @@
-// See advice_words.h.
 #include "tools/cli/sweep/advice_words.h"
 
 #include <fmt/format.h>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "sweeps/cost/hardware.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
@@ -91,33 +91,25 @@ void run_advise(const AdviseOptions& o, Invocation& invocation) {
     for (const std::string& name : ladder.left_out) print_wrapped(name + ": every run of the ladder diverged");
     return;
   }
-  ordered_json json = {{"schema", 1},
-                       {"model", o.cost.model},
-                       {"hardware", o.cost.hardware},
-                       {"objective", o.objective},
-                       {"baseline", o.baseline},
-                       {"ladder", o.ladder},
-                       {"n", advice.n},
-                       {"d", advice.d},
-                       {"extrapolated_n", advice.far_n},
-                       {"extrapolated_d", advice.far_d},
-                       {"by_ladder", advice.by_ladder},
-                       {"baseline_step", advice.baseline_step}};
-  json.update(advice_json(advice, answer));
-  json["provenance"] = provenance(invocation);
-  print_json(json);
+  print_json(
+      joined_json({{{"schema", 1}},
+                   FP4_NAMED(o.cost.model, o.cost.hardware, o.objective, o.baseline, o.ladder, advice.n, advice.d),
+                   {{"extrapolated_n", advice.far_n}, {"extrapolated_d", advice.far_d}},
+                   FP4_NAMED(advice.by_ladder, advice.baseline_step),
+                   advice_json(advice, answer),
+                   {{"provenance", provenance(invocation)}}}));
 }
 
-void add_advise(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_advise(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<AdviseOptions>();
-  app.add_option("LADDER", o->ladder,
-                 "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`; left out: the ladder "
-                 "that the program carries, results/ladder_fixed")
-      ->type_name("DIR|CSV");
+  option(app, "LADDER DIR|CSV", o->ladder,
+         "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`; left out: the ladder "
+         "that the program carries, results/ladder_fixed");
   o->cost.add_to(app);
   app.add_option("--tokens", o->tokens, "Tokens of the baseline (default: 20 for each parameter)")->check(above_zero());
-  app.add_option("--objective", o->objective, "What is to be small: time, price or energy")
-      ->type_name("time|price|energy")
+  option(app, "--objective time|price|energy", o->objective, "What is to be small: time, price or energy")
       ->check(CLI::IsMember({"time", "price", "energy"}))
       ->capture_default_str();
   app.add_option("--baseline", o->baseline, "The recipe whose runs give the law and whose loss is to be reached")
@@ -125,12 +117,6 @@ void add_advise(CLI::App& app, Invocation& invocation) {
   app.add_option("--samples", o->samples, "Draws")->check(CLI::Range(40, 100000))->capture_default_str();
   app.callback([o, &invocation] { run_advise(*o, invocation); });
   set_example(app, "fp4sim advise --hardware b200 --model llama3_8b");
-}
-
-}  // namespace
-
-Command command_advise() {
-  return {"advise", "Which recipe: what each costs on a chip until it has bf16's loss", add_advise};
 }
 
 }  // namespace fp4::tools

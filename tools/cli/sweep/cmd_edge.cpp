@@ -200,13 +200,14 @@ void run_edge(const EdgeOptions& o, Invocation& invocation) {
   print_json(json);
 }
 
-void add_edge(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_edge(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EdgeOptions>();
-  app.add_option("GRID", o->grid, "A grid file or the name of a built-in grid; each of its configurations is searched")
-      ->required()
-      ->type_name("GRID");
-  app.add_option("-o,--out", o->out, "Folder of the runs (default: NAME.edge); an existing one is continued")
-      ->type_name("DIR");
+  option(app, "GRID GRID", o->grid,
+         "A grid file or the name of a built-in grid; each of its configurations is searched")
+      ->required();
+  option(app, "-o,--out DIR", o->out, "Folder of the runs (default: NAME.edge); an existing one is continued");
   app.add_option("--seeds", o->rules.seeds, "Runs at each rate; 42 and more can show a share of 0.9")
       ->capture_default_str()
       ->check(CLI::Range(2, 10000));
@@ -224,9 +225,5 @@ void add_edge(CLI::App& app, Invocation& invocation) {
   app.callback([o, &invocation] { run_edge(*o, invocation); });
   set_example(app, "fp4sim edge quick.json --seeds 4 --out quick.edge");
 }
-
-}  // namespace
-
-Command command_edge() { return {"edge", "The largest learning rate at which most seeds are stable", add_edge}; }
 
 }  // namespace fp4::tools

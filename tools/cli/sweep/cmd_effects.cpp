@@ -160,9 +160,7 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
   contrast.axis = axis_of(results, "--axis", contrast.axis);
   for (std::string& axis : contrast.by) axis = axis_of(results, "--by", axis);
   contrast.where = conditions(results, o.where);
-  sweeps::FrontOptions front;
-  front.y = o.y;
-  front.delta = o.delta;
+  sweeps::FrontOptions front = {.y = o.y, .delta = o.delta};
   front.screening_only = true;  // nothing but delta is wanted of the fronts
   const std::vector<sweeps::ContextFront> fronts = sweeps::fronts(results, view.costs, front);
   const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
@@ -192,58 +190,45 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
   print_alarms(alarms);
 }
 
-void add_effects(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_effects(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EffectsOptions>();
   add_view_options(app, o->view);
-  app.add_option("--axis", o->contrast.axis, "The axis whose values are compared (path, or its ending)")
-      ->type_name("AXIS");
+  option(app, "--axis AXIS", o->contrast.axis, "The axis whose values are compared (path, or its ending)");
   app.add_option("--against", o->contrast.reference, "The value compared with (default: the grid's first)");
-  app.add_option("--by", o->contrast.by, "Separately for each value of these axes")
-      ->type_name("AXIS,..")
-      ->delimiter(',');
-  app.add_option("--where", o->where, "Only where AXIS=VALUE or AXIS=X|Y (repeatable)")->type_name("AXIS=VALUE");
-  app.add_option("--y", o->y, "Quality that is compared")
-      ->type_name("loss_gap|loss_hp_gap")
+  option(app, "--by AXIS,..", o->contrast.by, "Separately for each value of these axes");
+  option(app, "--where AXIS=VALUE", o->where, "Only where AXIS=VALUE or AXIS=X|Y (repeatable)");
+  option(app, "--y loss_gap|loss_hp_gap", o->y, "Quality that is compared")
       ->capture_default_str()
       ->check(CLI::IsMember({"loss_gap", "loss_hp_gap"}));
   app.add_option("--delta", o->delta,
                  "Differences within +-delta count as `equal` (default: the grid's, 2 % of mxfp4's gap)")
       ->check(from_zero());
   CLI::Option* study =
-      app.add_option("--study", o->study,
-                     "The comparisons that this study lists, a name or a file, of a sweep or of tables that `fp4sim "
-                     "table --group --csv` wrote; DIR is the first of them")
-          ->type_name("STUDY");
+      option(app, "--study STUDY", o->study,
+             "The comparisons that this study lists, a name or a file, of a sweep or of tables that `fp4sim "
+             "table --group --csv` wrote; DIR is the first of them");
   app.get_option("--axis")->excludes(study);
-  app.add_option("--table", o->tables, "A further sweep or table of the study (repeatable)")
-      ->type_name("FILE")
+  option(app, "--table FILE", o->tables, "A further sweep or table of the study (repeatable)")->needs(study);
+  option(app, "--page FILE.md", o->page,
+         "Write the study's tables into this page, below its lines <!-- effects: GROUP -->")
       ->needs(study);
-  app.add_option("--page", o->page, "Write the study's tables into this page, below its lines <!-- effects: GROUP -->")
-      ->type_name("FILE.md")
-      ->needs(study);
-  app.add_option(
-         "--figure", o->figure,
-         "Write forest plots as SVG to this file; without --study and --axis those of an effects.csv, given as DIR")
-      ->type_name("FILE.svg");
+  option(app, "--figure FILE.svg", o->figure,
+         "Write forest plots as SVG to this file; without --study and --axis those of an effects.csv, given as DIR");
   app.add_flag("--values", o->values,
                "DIR is a CSV with a name and its values on each line: their means with t intervals, as JSON")
       ->excludes(study);
   app.add_option("--family", o->family, "Of --values: so many intervals hold together at 95 % (default: all lines)")
       ->check(CLI::Range(size_t{1}, size_t{1'000'000}));
-  app.add_option("--title", o->title, "Title of the figure (default: the study's name)")->type_name("TEXT");
-  app.add_option("--note", o->note, "The line below the figure")->type_name("TEXT");
+  option(app, "--title TEXT", o->title, "Title of the figure (default: the study's name)");
+  option(app, "--note TEXT", o->note, "The line below the figure");
   app.add_flag("--times", o->times, "The figure's numbers are factors less 1: its axis shows the factors");
-  app.add_option("--csv", o->csv, "Write CSV to this file instead (`-`: to the terminal)")->type_name("FILE");
+  option(app, "--csv FILE", o->csv, "Write CSV to this file instead (`-`: to the terminal)");
   add_json_option(app, o->json);
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_effects(*o, invocation); });
   set_example(app, "fp4sim effects wgrad.sweep --axis wgrad.hadamard --by token --where rounding=nearest_even");
-}
-
-}  // namespace
-
-Command command_effects() {
-  return {"effects", "What values of an axis do, or the comparisons of a study", add_effects};
 }
 
 }  // namespace fp4::tools

@@ -191,31 +191,26 @@ void run_law(const LawOptions& o, Invocation& invocation) {
   print(o, ladder, outcome);
 }
 
-void add_law(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_law(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<LawOptions>();
-  app.add_option("LADDER", o->ladder, "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`")
-      ->required()
-      ->type_name("DIR|CSV");
+  option(app, "LADDER DIR|CSV", o->ladder,
+         "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`")
+      ->required();
   app.add_option("--baseline", o->baseline, "The recipe whose runs give the law")->capture_default_str();
   app.add_option("--form", o->form, "quartet: six parameters; chinchilla: gamma = 1")
       ->check(CLI::IsMember({"quartet", "chinchilla"}))
       ->capture_default_str();
-  app.add_option("--at", o->at, "N,D: where extra tokens are asked for (default: the largest of both)")
-      ->type_name("N,D")
+  option(app, "--at N,D", o->at, "N,D: where extra tokens are asked for (default: the largest of both)")
       ->delimiter(',')
       ->expected(2);
-  app.add_option("--held-out", o->held_out,
-                 "Keep runs with this many weights and more out of the fit, and predict them")
-      ->type_name("N")
+  option(app, "--held-out N", o->held_out, "Keep runs with this many weights and more out of the fit, and predict them")
       ->check(above_zero());
   app.add_option("--samples", o->samples, "Bootstrap samples")->check(CLI::Range(40, 100000))->capture_default_str();
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_law(*o, invocation); });
   set_example(app, "fp4sim law ladder.csv --held-out 8e5");
 }
-
-}  // namespace
-
-Command command_law() { return {"law", "Scaling law of a ladder of sizes: what a recipe costs in tokens", add_law}; }
 
 }  // namespace fp4::tools

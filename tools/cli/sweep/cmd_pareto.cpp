@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "src/files/output.h"
-#include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "src/text/named_rows.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
 #include "tools/cli/json_text.h"
@@ -118,10 +118,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   o.front.x = sweeps::cost_word(o.front.x);
   const SweepView view = open_view(o.view, /*with_curves=*/true);
   const sweeps::Results& results = view.results;
-  for (const std::string& task : o.tasks) {
-    const std::vector<std::string>& known = results.grid().tasks;
-    if (std::find(known.begin(), known.end(), task) == known.end()) throw unknown_word("--task", task, known);
-  }
+  for (const std::string& task : o.tasks) accepted_index("--task", task, results.grid().tasks);
   std::vector<sweeps::ContextFront> fronts = sweeps::fronts(results, view.costs, o.front);
   const auto wanted = [&](const std::string& task) {
     return o.tasks.empty() || std::find(o.tasks.begin(), o.tasks.end(), task) != o.tasks.end();
@@ -180,23 +177,23 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   print_alarms(alarms);
 }
 
-void add_pareto(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_pareto(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ParetoOptions>();
   add_view_options(app, o->view);
-  app.add_option("--x", o->front.x, "Cost that the front is judged by")
-      ->type_name("overhead|quantisation_overhead|step_time_s|energy|price|points")
+  option(app, "--x overhead|quantisation_overhead|step_time_s|energy|price|points", o->front.x,
+         "Cost that the front is judged by")
       ->capture_default_str();
-  app.add_option("--y", o->front.y, "Quality that the front is judged by")
-      ->type_name("loss_gap|loss_hp_gap|loss|loss_hp")
+  option(app, "--y loss_gap|loss_hp_gap|loss|loss_hp", o->front.y, "Quality that the front is judged by")
       ->capture_default_str();
-  app.add_option("-t,--task", o->tasks, "Only these tasks")->type_name("TASK,..")->delimiter(',');
+  option(app, "-t,--task TASK,..", o->tasks, "Only these tasks");
   app.add_option("--delta", o->front.delta,
                  "Differences within +-delta do not matter (default: the grid's, 2 % of mxfp4's gap)")
       ->check(from_zero());
   app.add_option("--target", o->front.target, "Loss for tokens-to-target (default: from the fp32 runs)")
       ->check(above_zero());
-  app.add_option("--json", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
-      ->type_name("FILE")
+  option(app, "--json FILE", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
       ->expected(0, 1)
       ->default_str("-");
   app.add_option("--limit", o->limit, "Points listed for each front, 0 = all")->capture_default_str();
@@ -204,12 +201,6 @@ void add_pareto(CLI::App& app, Invocation& invocation) {
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_pareto(*o, invocation); });
   set_example(app, "fp4sim pareto quick.sweep --hardware b200 --json front.json");
-}
-
-}  // namespace
-
-Command command_pareto() {
-  return {"pareto", "The fronts of cost against quality, and what each axis does", add_pareto};
 }
 
 }  // namespace fp4::tools

@@ -101,31 +101,25 @@ void run_report(ReportOptions& o, const Invocation& invocation) {
     write_report(o, invocation, o.force, false);
 }
 
-void add_report(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_report(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ReportOptions>();
   add_view_options(app, o->view);
-  app.add_option("-o,--out", o->out, "The page to write (default: NAME.html of NAME.sweep, here)")->type_name("FILE");
-  app.add_option("--x", o->front.x, "Cost that the front is judged by")
-      ->type_name("overhead|quantisation_overhead|step_time_s|energy|price|points")
+  option(app, "-o,--out FILE", o->out, "The page to write (default: NAME.html of NAME.sweep, here)");
+  option(app, "--x overhead|quantisation_overhead|step_time_s|energy|price|points", o->front.x,
+         "Cost that the front is judged by")
       ->capture_default_str();
-  app.add_option("--y", o->front.y, "Quality that the front is judged by")
-      ->type_name("loss_gap|loss_hp_gap|loss|loss_hp")
+  option(app, "--y loss_gap|loss_hp_gap|loss|loss_hp", o->front.y, "Quality that the front is judged by")
       ->capture_default_str();
-  app.add_option("--chips", o->chips, "Further chips that the page switches to, names or files")
-      ->delimiter(',')
-      ->type_name("HARDWARE,..");
-  app.add_option("--against", o->against, "Another sweep that the page compares with")->type_name("DIR");
-  app.add_option("--effects", o->effects, "A study's effects.csv as a forest plot (default: DIR/effects.csv)")
-      ->type_name("FILE");
+  option(app, "--chips HARDWARE,..", o->chips, "Further chips that the page switches to, names or files");
+  option(app, "--against DIR", o->against, "Another sweep that the page compares with");
+  option(app, "--effects FILE", o->effects, "A study's effects.csv as a forest plot (default: DIR/effects.csv)");
   app.add_flag("--watch", o->watch, "Write the page again while the sweep runs, until it is complete");
   app.add_option("--every", o->every, "Seconds between two pages of --watch")->capture_default_str();
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_report(*o, invocation); });
   set_example(app, "fp4sim report quick.sweep --out report.html");
 }
-
-}  // namespace
-
-Command command_report() { return {"report", "A sweep as one web page that opens offline", add_report}; }
 
 }  // namespace fp4::tools

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "src/files/output_file.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/report/page.h"
 #include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
@@ -30,14 +30,7 @@ struct ServeOptions {
   bool votes = false, force = false, json = false;
 };
 
-const PolicyRow& policy_of(const std::string& name) {
-  std::vector<std::string> names;
-  for (const PolicyRow& row : serve::policy_table) {
-    if (row.name == name) return row;
-    names.emplace_back(row.name);
-  }
-  throw unknown_word("--policies", name, names);
-}
+const PolicyRow& policy_of(const std::string& name) { return named_row("--policies", name, serve::policy_table); }
 
 // One line for each request of a policy's first trace, for whoever wants to check a run.
 constexpr const char* request_columns =
@@ -95,8 +88,7 @@ class NamedOutput {
 };
 
 void run_serve(ServeOptions o, Invocation& invocation) {
-  if (o.policies.empty())
-    for (const PolicyRow& row : serve::policy_table) o.policies.emplace_back(row.name);
+  if (o.policies.empty()) o.policies = names_of(serve::policy_table);
   for (const std::string& name : o.policies) policy_of(name);
   const NamedText text = read_text_file(o.file, "service");
   const ServiceFile file = serve::parse_service(parse_json(text.text, text.place), text.place,
@@ -119,32 +111,25 @@ void run_serve(ServeOptions o, Invocation& invocation) {
   if (o.json) print_json(result);
 }
 
-void add_serve(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_serve(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ServeOptions>();
-  app.add_option("SERVICE", o->file, "JSON file: members, instances, targets, arrivals")->required()->type_name("FILE");
-  app.add_option("--policies", o->policies, "Rows of `fp4sim list serving`; left out: all")
-      ->type_name("POLICY,..")
-      ->delimiter(',');
+  option(app, "SERVICE FILE", o->file, "JSON file: members, instances, targets, arrivals")->required();
+  option(app, "--policies POLICY,..", o->policies, "Rows of `fp4sim list serving`; left out: all");
   app.add_option("--seeds", o->seeds, "Traces for each policy; the same for all")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   app.add_option("--first-seed", o->first_seed, "Of the traces")->capture_default_str();
   CLI::Option* votes =
       app.add_flag("--votes", o->votes, "No service: what the first 1, 2, .. members of each group answer together");
-  app.add_option("--requests", o->requests, "CSV with every request of the first trace")
-      ->type_name("FILE")
-      ->excludes(votes);
-  app.add_option("-o,--out", o->page, "A page of charts: cost against accuracy, latency percentiles, targets met")
-      ->type_name("FILE");
+  option(app, "--requests FILE", o->requests, "CSV with every request of the first trace")->excludes(votes);
+  option(app, "-o,--out FILE", o->page, "A page of charts: cost against accuracy, latency percentiles, targets met");
   add_force_option(app, o->force);
   add_backend_option(app, o->backend, "; the result is the same")->type_name("BACKEND");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_serve(*o, invocation); });
   set_example(app, "fp4sim serve service.json --policies infaas,cocktail --seeds 20");
 }
-
-}  // namespace
-
-Command command_serve() { return {"serve", "A prediction service of ensembles, event by event", add_serve}; }
 
 }  // namespace fp4::tools

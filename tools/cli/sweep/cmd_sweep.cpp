@@ -272,20 +272,16 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
 
 void add_run(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<RunOptions>();
-  app.add_option("GRID", o->grid, "A grid file, or the name of a built-in grid (`fp4sim list grids`)")
-      ->required()
-      ->type_name("GRID");
-  app.add_option(
-         "-o,--out", o->out,
-         "Folder of the results (default: NAME.sweep, NAME.fixed.sweep with --fixed); an existing one is continued")
-      ->type_name("DIR");
-  app.add_option("--fixed", o->fixed, "A tuned field at this value instead of its ladder: train.lr=0.002 (repeatable)")
-      ->type_name("PATH=NUMBER")
+  option(app, "GRID GRID", o->grid, "A grid file, or the name of a built-in grid (`fp4sim list grids`)")->required();
+  option(app, "-o,--out DIR", o->out,
+         "Folder of the results (default: NAME.sweep, NAME.fixed.sweep with --fixed); an existing one is continued");
+  option(app, "--fixed PATH=NUMBER", o->fixed,
+         "A tuned field at this value instead of its ladder: train.lr=0.002 (repeatable)")
       ->allow_extra_args(false);
   app.add_option("-j,--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--shard", o->shard, "Do part I of N of the runs; merge the folders afterwards")->type_name("I/N");
-  app.add_option("--seen", o->seen, "Other folders of this sweep whose runs need not be done again")->type_name("DIR");
+  option(app, "--shard I/N", o->shard, "Do part I of N of the runs; merge the folders afterwards");
+  option(app, "--seen DIR", o->seen, "Other folders of this sweep whose runs need not be done again");
   add_backend_option(app, o->backend, ": never changes a result")->capture_default_str();
   app.add_option("--store", o->store, "Journal: local (WAL), network (rollback, exclusive), auto by the file system")
       ->check(CLI::IsMember({"auto", "local", "network"}))
@@ -303,7 +299,9 @@ void add_run(CLI::App& app, Invocation& invocation) {
   set_example(app, "fp4sim sweep run quick --out quick.sweep");
 }
 
-void add_sweep(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_sweep(CLI::App& app, Invocation& invocation) {
   app.require_subcommand(1);
   add_run(*app.add_subcommand("run", "Run what a grid asks for and a folder lacks"), invocation);
   add_sweep_status(*app.add_subcommand("status", "What is done, what is missing, what contradicts itself"), invocation);
@@ -313,9 +311,5 @@ void add_sweep(CLI::App& app, Invocation& invocation) {
   add_sweep_import(*app.add_subcommand("import", "Runs of such a table into a folder, to be gone on with"), invocation);
   set_example(app, "fp4sim sweep run quick --dry-run");
 }
-
-}  // namespace
-
-Command command_sweep() { return {"sweep", "Experiments: run, status, merge, check, export, import", add_sweep}; }
 
 }  // namespace fp4::tools

@@ -22,102 +22,100 @@ struct StatusOptions {
   bool json = false, complete = false;
 };
 
-void run_status(const StatusOptions& o, Invocation& invocation) {
-  // Several folders (shards, attempts) are looked at together: what is missing in all of them is missing.
+// What several folders (shards, attempts) hold together: what is missing in all of them is missing.
+struct Gathered {
   std::vector<sweeps::RunRecord> runs;
   std::vector<sweeps::Conflict> conflicts;
   std::vector<std::string> damaged;
   std::optional<sweeps::Grid> grid;
   sweeps::Identity identity;
   sweeps::StoredPlan plan;
-  size_t others = 0;
-  for (const std::string& folder : o.folders) {
-    try {
-      const sweeps::Store store = sweeps::Store::read(folder);
-      if (!grid) {
-        if (!store.meta("grid").empty()) grid = sweeps::stored_grid(store);
-        identity = store.identity();
-      }
-      if (!store.identity().agrees_with(identity)) {
-        throw Error(
-            folder + ": another signature than " + o.folders.front() + ": the arithmetic or a task changed in between",
-            Error::failed);
-      }
-      plan.add(store);
-      others += store.runs_of_other_signatures();
-      for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
-      for (sweeps::Conflict& conflict : store.conflicts()) conflicts.push_back(std::move(conflict));
-    } catch (const Error& error) {
-      if (o.folders.size() == 1) throw;
-      damaged.emplace_back(error.what());
-    }
-  }
-  if (!grid)
-    throw Error("sweep status: no folder holds a sweep" + (damaged.empty() ? "" : ": " + damaged.front()),
-                Error::failed);
+  size_t others = 0;  // runs of other signatures
   std::map<std::pair<std::string, uint64_t>, sweeps::RunRecord> unique;
-  for (const sweeps::RunRecord& run : runs) {
-    const auto [entry, fresh] = unique.try_emplace({run.hash, run.seed}, run);
-    if (!fresh && entry->second.status == sweeps::Status::failed) entry->second = run;
-    if (!fresh && entry->second.digest != run.digest && run.status != sweeps::Status::failed && o.folders.size() > 1) {
-      conflicts.push_back({run.hash, run.seed, entry->second.digest + "," + run.digest});
+
+  void add(const std::string& folder, const std::string& first) {
+    const sweeps::Store store = sweeps::Store::read(folder);
+    if (!grid) {
+      if (!store.meta("grid").empty()) grid = sweeps::stored_grid(store);
+      identity = store.identity();
+    }
+    if (!store.identity().agrees_with(identity))
+      throw Error(folder + ": another signature than " + first + ": the arithmetic or a task changed in between",
+                  Error::failed);
+    plan.add(store);
+    others += store.runs_of_other_signatures();
+    for (sweeps::RunRecord& run : store.runs()) runs.push_back(std::move(run));
+    for (sweeps::Conflict& conflict : store.conflicts()) conflicts.push_back(std::move(conflict));
+  }
+};
+
+Gathered gather(const std::vector<std::string>& folders) {
+  Gathered all;
+  for (const std::string& folder : folders) {
+    try {
+      all.add(folder, folders.front());
+    } catch (const Error& error) {
+      if (folders.size() == 1) throw;
+      all.damaged.emplace_back(error.what());
     }
   }
-  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(*grid, plan, runs);
+  if (!all.grid)
+    throw Error("sweep status: no folder holds a sweep" + (all.damaged.empty() ? "" : ": " + all.damaged.front()),
+                Error::failed);
+  for (const sweeps::RunRecord& run : all.runs) {
+    const auto [entry, fresh] = all.unique.try_emplace({run.hash, run.seed}, run);
+    if (!fresh && entry->second.status == sweeps::Status::failed) entry->second = run;
+    if (!fresh && entry->second.digest != run.digest && run.status != sweeps::Status::failed && folders.size() > 1)
+      all.conflicts.push_back({run.hash, run.seed, entry->second.digest + "," + run.digest});
+  }
+  return all;
+}
+
+std::string gap_text(const sweeps::Gap& gap) {
+  if (!gap.reached) return "not reached yet";
+  if (gap.missing == 0) return fmt::format("complete ({} runs)", gap.wanted);
+  return fmt::format("{} of {} runs missing{}", gap.missing, gap.wanted,
+                     gap.failed > 0 ? fmt::format(" ({} failed)", gap.failed) : "");
+}
+
+void run_status(const StatusOptions& o, Invocation& invocation) {
+  const Gathered all = gather(o.folders);
+  const std::vector<sweeps::Gap> gaps = sweeps::find_gaps(*all.grid, all.plan, all.runs);
   std::map<std::string, size_t> by_status, by_role;
   double seconds = 0;
-  for (const auto& [key, run] : unique) {
+  for (const auto& [key, run] : all.unique) {
     ++by_status[std::string(word(run.status))];
     ++by_role[std::string(word(run.role))];
     seconds += run.seconds;
   }
   // A folder that could not be read may hold anything: together with it, nothing is known to be complete.
-  const bool complete = damaged.empty() && std::all_of(gaps.begin(), gaps.end(), [](const sweeps::Gap& gap) {
-                          return gap.reached && gap.missing == 0;
-                        });
+  const auto is_whole = [](const sweeps::Gap& gap) { return gap.reached && gap.missing == 0; };
+  const bool complete = all.damaged.empty() && std::all_of(gaps.begin(), gaps.end(), is_whole);
   if (o.json) {
-    nlohmann::ordered_json json = {{"sweep", grid->name},
-                                   {"complete", complete},
-                                   {"runs", unique.size()},
-                                   {"by_status", by_status},
-                                   {"by_role", by_role},
-                                   {"seconds", seconds},
-                                   {"signature", identity.signature},
-                                   {"train_signatures", identity.train_signatures},
-                                   {"other_signatures", others}};
-    json["stages"] = nlohmann::ordered_json::array();
-    for (const sweeps::Gap& gap : gaps) {
-      json["stages"].push_back(FP4_NAMED(gap.stage, gap.reached, gap.wanted, gap.missing, gap.failed));
-    }
-    json["conflicts"] = nlohmann::ordered_json::array();
-    for (const sweeps::Conflict& conflict : conflicts) {
-      json["conflicts"].push_back(
-          {{"config_hash", conflict.hash}, {"seed", conflict.seed}, {"digests", conflict.digests}});
-    }
-    json["damaged"] = damaged;
-    print_json(json);
+    nlohmann::ordered_json stages = nlohmann::ordered_json::array(), conflicts = nlohmann::ordered_json::array();
+    for (const sweeps::Gap& gap : gaps)
+      stages.push_back(FP4_NAMED(gap.stage, gap.reached, gap.wanted, gap.missing, gap.failed));
+    for (const sweeps::Conflict& conflict : all.conflicts)
+      conflicts.push_back({{"config_hash", conflict.hash}, {"seed", conflict.seed}, {"digests", conflict.digests}});
+    print_json(joined_json(
+        {{{"sweep", all.grid->name}, {"complete", complete}, {"runs", all.unique.size()}},
+         FP4_NAMED(by_status, by_role, seconds, all.identity.signature, all.identity.train_signatures),
+         {{"other_signatures", all.others}, {"stages", stages}, {"conflicts", conflicts}, {"damaged", all.damaged}}}));
   } else {
-    std::vector<std::pair<std::string, std::string>> fields = {{"sweep", grid->name},
-                                                               {"runs", std::to_string(unique.size())}};
+    std::vector<std::pair<std::string, std::string>> fields = {{"sweep", all.grid->name},
+                                                               {"runs", std::to_string(all.unique.size())}};
     for (const auto& [name, count] : by_status) fields.emplace_back("  " + name, std::to_string(count));
     for (const auto& [name, count] : by_role) fields.emplace_back("  role " + name, std::to_string(count));
     fields.emplace_back("time in runs", duration(seconds));
-    for (const sweeps::Gap& gap : gaps) {
-      fields.emplace_back(gap.stage, !gap.reached ? "not reached yet"
-                                     : gap.missing == 0
-                                         ? fmt::format("complete ({} runs)", gap.wanted)
-                                         : fmt::format("{} of {} runs missing{}", gap.missing, gap.wanted,
-                                                       gap.failed > 0 ? fmt::format(" ({} failed)", gap.failed) : ""));
-    }
-    if (others > 0) fields.emplace_back("other signatures", fmt::format("{} runs, not used", others));
+    for (const sweeps::Gap& gap : gaps) fields.emplace_back(gap.stage, gap_text(gap));
+    if (all.others > 0) fields.emplace_back("other signatures", fmt::format("{} runs, not used", all.others));
     print_fields(fields);
-    for (const sweeps::Conflict& conflict : conflicts) {
+    for (const sweeps::Conflict& conflict : all.conflicts)
       fmt::print("NON-DETERMINISM: configuration {}, seed {}: digests {}\n", conflict.hash, conflict.seed,
                  conflict.digests);
-    }
-    for (const std::string& text : damaged) fmt::print("not read: {}\n", text);
+    for (const std::string& text : all.damaged) fmt::print("not read: {}\n", text);
   }
-  if (!conflicts.empty() || !damaged.empty() || (o.complete && !complete)) invocation.exit_code = 1;
+  if (!all.conflicts.empty() || !all.damaged.empty() || (o.complete && !complete)) invocation.exit_code = 1;
 }
 
 struct MergeOptions {
@@ -208,7 +206,7 @@ void run_check(const CheckOptions& o, Invocation& invocation) {
 
 void add_sweep_check(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<CheckOptions>();
-  app.add_option("DIR", o->folder, "Folder of a sweep")->required()->type_name("DIR");
+  option(app, "DIR DIR", o->folder, "Folder of a sweep")->required();
   app.add_flag("--drop", o->drop, "Delete the damaged rows, so that `sweep run` makes them again");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_check(*o, invocation); });
@@ -217,9 +215,7 @@ void add_sweep_check(CLI::App& app, Invocation& invocation) {
 
 void add_sweep_status(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<StatusOptions>();
-  app.add_option("DIR", o->folders, "Folders of one sweep: its store, shards or attempts")
-      ->required()
-      ->type_name("DIR..");
+  option(app, "DIR DIR..", o->folders, "Folders of one sweep: its store, shards or attempts")->required();
   app.add_flag("--complete", o->complete, "Exit 1 unless every run is there");
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_status(*o, invocation); });
@@ -228,10 +224,9 @@ void add_sweep_status(CLI::App& app, Invocation& invocation) {
 
 void add_sweep_merge(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<MergeOptions>();
-  app.add_option("DIR", o->folders, "Folders of shards or attempts of one sweep")->required()->type_name("DIR..");
-  app.add_option("-o,--out", o->out, "Folder of the merged sweep; an existing one of the same sweep grows")
-      ->required()
-      ->type_name("DIR");
+  option(app, "DIR DIR..", o->folders, "Folders of shards or attempts of one sweep")->required();
+  option(app, "-o,--out DIR", o->out, "Folder of the merged sweep; an existing one of the same sweep grows")
+      ->required();
   app.callback([o, &invocation] { run_merge(*o, invocation); });
   set_example(app, "fp4sim sweep merge shard1 shard2 shard3 --out all.sweep");
 }

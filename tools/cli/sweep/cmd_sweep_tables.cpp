@@ -80,11 +80,10 @@ void run_import(const TableFile& o) {
 
 void add_sweep_export(CLI::App& app, Invocation&) {
   auto o = std::make_shared<TableFile>();
-  app.add_option("DIR", o->from, "Folder of a sweep")->required()->type_name("DIR");
-  app.add_option("-o,--out", o->out,
-                 "CSV with one line for each run (metrics, curve, digest, a hash of the line), and one with the grid")
-      ->required()
-      ->type_name("FILE");
+  option(app, "DIR DIR", o->from, "Folder of a sweep")->required();
+  option(app, "-o,--out FILE", o->out,
+         "CSV with one line for each run (metrics, curve, digest, a hash of the line), and one with the grid")
+      ->required();
   add_force_option(app, o->force);
   app.callback([o] { run_export(*o); });
   set_example(app, "fp4sim sweep export quick.sweep --out runs.csv");
@@ -92,10 +91,8 @@ void add_sweep_export(CLI::App& app, Invocation&) {
 
 void add_sweep_import(CLI::App& app, Invocation&) {
   auto o = std::make_shared<TableFile>();
-  app.add_option("FILE", o->from, "A table of `sweep export`; its runs need this program's signatures")
-      ->required()
-      ->type_name("FILE");
-  app.add_option("-o,--out", o->out, "Folder of the sweep, made where missing")->required()->type_name("DIR");
+  option(app, "FILE FILE", o->from, "A table of `sweep export`; its runs need this program's signatures")->required();
+  option(app, "-o,--out DIR", o->out, "Folder of the sweep, made where missing")->required();
   app.callback([o] { run_import(*o); });
   set_example(app, "fp4sim sweep import runs.csv --out quick.sweep");
 }

@@ -6,6 +6,7 @@
 
 #include "src/files/output.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/report/table.h"
 #include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
@@ -57,11 +58,7 @@ std::vector<size_t> default_columns(const sweeps::ResultTable& table, size_t axe
 void print(const sweeps::ResultTable& table, const TableOptions& o, const std::vector<std::string>& axis_names) {
   const size_t axes = axis_names.size();
   std::vector<size_t> chosen;
-  for (const std::string& name : o.columns) {
-    const auto at = std::find(table.columns.begin(), table.columns.end(), name);
-    if (at == table.columns.end()) throw unknown_word("--columns", name, table.columns);
-    chosen.push_back(static_cast<size_t>(at - table.columns.begin()));
-  }
+  for (const std::string& name : o.columns) chosen.push_back(accepted_index("--columns", name, table.columns));
   if (chosen.empty() && !table.rows.empty()) chosen = default_columns(table, axes, o.table.grouped);
   Table text;
   for (const size_t i : chosen) {
@@ -111,31 +108,26 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
   }
 }
 
-void add_table(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_table(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<TableOptions>();
   add_view_options(app, o->view);
-  app.add_option("--csv", o->csv, "Write CSV to this file (`-`: to the terminal)")->type_name("FILE");
-  app.add_option("--json", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
-      ->type_name("FILE")
+  option(app, "--csv FILE", o->csv, "Write CSV to this file (`-`: to the terminal)");
+  option(app, "--json FILE", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
       ->expected(0, 1)
       ->default_str("-");
-  app.add_option("--where", o->table.where, "COLUMN OP VALUE, OP one of = != < <= > >=, VALUE x or x|y (repeatable)")
-      ->type_name("CONDITION");
-  app.add_option("--sort", o->table.sort, "Sort by these columns, -COLUMN for falling")
-      ->type_name("COLUMN,..")
-      ->delimiter(',');
+  option(app, "--where CONDITION", o->table.where,
+         "COLUMN OP VALUE, OP one of = != < <= > >=, VALUE x or x|y (repeatable)");
+  option(app, "--sort COLUMN,..", o->table.sort, "Sort by these columns, -COLUMN for falling");
   app.add_flag("--references", o->table.references, "Show the fp32 and bf16 runs that were added as references");
   app.add_flag("--group", o->table.grouped,
                "One row per configuration: n, mean, SD, raw 95 % interval, loss and digest of each seed");
-  app.add_option("--columns", o->columns, "Columns of the terminal's table")->type_name("COLUMN,..")->delimiter(',');
+  option(app, "--columns COLUMN,..", o->columns, "Columns of the terminal's table");
   app.add_option("--limit", o->limit, "Rows of the terminal's table, 0 = all")->capture_default_str();
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_table(*o, invocation); });
   set_example(app, "fp4sim table quick.sweep --group --where 'task=lm' --sort loss_gap");
 }
-
-}  // namespace
-
-Command command_table() { return {"table", "The results of a sweep as a table, CSV or JSON", add_table}; }
 
 }  // namespace fp4::tools

@@ -1,4 +1,3 @@
-// See effects_print.h.
 #include "tools/cli/sweep/effects_print.h"
 
 #include <fmt/core.h>

@@ -1,4 +1,3 @@
-// See front_print.h.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,3 @@
-// See front_print.h.
 #include "tools/cli/sweep/front_print.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// See law_input.h.
 #include "tools/cli/sweep/law_input.h"
 
 #include <fmt/core.h>
@@ -18,9 +17,7 @@ std::span<const EmbeddedFile> ladder_data();  // made by fp4_embed
 
 namespace fp4::tools {
 
-namespace {
-
-std::vector<sweeps::RunRow> rows_of(const std::string& path, LadderRuns& ladder) {
+static std::vector<sweeps::RunRow> rows_of(const std::string& path, LadderRuns& ladder) {
   if (path == built_in_ladder) {
     std::vector<sweeps::RunRow> rows;
     for (const EmbeddedFile& file : ladder_data())
@@ -33,8 +30,6 @@ std::vector<sweeps::RunRow> rows_of(const std::string& path, LadderRuns& ladder)
   if (!store.meta("recipes").empty()) ladder.recipes = sweeps::stored_grid(store).recipes;
   return sweeps::parse_runs_csv(sweeps::runs_csv(store), path);
 }
-
-}  // namespace
 
 LadderRuns read_ladder(const std::string& path) {
   LadderRuns ladder;

@@ -20,10 +20,8 @@ void check(const LawJob& o) {
     throw Error("--at: " + std::to_string(o.at.size()) + " numbers; accepted: N,D");
 }
 
-namespace {
-
 // Steps that read `d` tokens where all runs read as many in a step, to a tenth; else the most of any run.
-double steps_at(const std::vector<LawPoint>& points, double d) {
+static double steps_at(const std::vector<LawPoint>& points, double d) {
   double most = 0, smallest = 0, largest = 0;
   for (const LawPoint& p : points) {
     if (p.steps <= 0) continue;
@@ -34,8 +32,6 @@ double steps_at(const std::vector<LawPoint>& points, double d) {
   }
   return most > 0 && largest <= 1.1 * smallest ? d / largest : most;
 }
-
-}  // namespace
 
 LawOutcome study_ladder(const LawJob& o, const LadderRuns& ladder) {
   std::map<std::string, std::vector<LawPoint>> fitted, kept_points;

@@ -1,15 +1,11 @@
-// See report_beside.h.
 #include "tools/cli/sweep/report_beside.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <set>
 #include <unordered_map>
 
-#include "src/text/error.h"
 #include "tools/cli/sweep/sweep_report.h"
 
 namespace fp4::tools {

@@ -1,4 +1,3 @@
-// See serve_print.h.
 #include "tools/cli/sweep/serve_print.h"
 
 #include <fmt/core.h>

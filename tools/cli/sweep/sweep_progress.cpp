@@ -1,4 +1,3 @@
-// See sweep_progress.h.
 #include "tools/cli/sweep/sweep_progress.h"
 
 #include <fmt/core.h>

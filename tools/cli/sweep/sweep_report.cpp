@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <string_view>
 #include <tuple>
-#include <unordered_map>
 
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"

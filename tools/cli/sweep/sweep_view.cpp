@@ -1,4 +1,3 @@
-// See sweep_view.h.
 #include "tools/cli/sweep/sweep_view.h"
 
 #include <fmt/format.h>
@@ -17,13 +16,11 @@
 namespace fp4::tools {
 
 void add_view_options(CLI::App& app, ViewOptions& options) {
-  app.add_option("DIR", options.folder, "The folder of a sweep")->required()->type_name("DIR");
-  app.add_option("--hardware", options.hardware,
-                 "Chip of the cost columns, a name or a file (default: the grid's first)")
-      ->type_name("HARDWARE");
-  app.add_option("--model", options.model, "Workload of the cost columns, a name or a file (default: the grid's)")
-      ->type_name("MODEL");
-  app.add_option("--weight", options.weights, "Cost weight, such as sr=2 (repeatable)")->type_name("NAME=VALUE");
+  option(app, "DIR DIR", options.folder, "The folder of a sweep")->required();
+  option(app, "--hardware HARDWARE", options.hardware,
+         "Chip of the cost columns, a name or a file (default: the grid's first)");
+  option(app, "--model MODEL", options.model, "Workload of the cost columns, a name or a file (default: the grid's)");
+  option(app, "--weight NAME=VALUE", options.weights, "Cost weight, such as sr=2 (repeatable)");
 }
 
 std::string hardware_word(const ViewOptions& options, const sweeps::Grid& grid) {

@@ -1,4 +1,3 @@
-// See front_print.h.
 #include <fmt/core.h>
 
 #include <algorithm>

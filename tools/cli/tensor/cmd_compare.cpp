@@ -76,23 +76,22 @@ void run_compare(const CLI::App& app, const CompareOptions& o) {
                 Error::failed);
 }
 
-void add_compare(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_compare(CLI::App& app, Invocation&) {
   auto o = std::make_shared<CompareOptions>();
-  app.add_option("FILE", o->files,
-                 "Tensors: .npy, .npz, .safetensors, .gguf, raw, a folder of shards, or - for standard input")
-      ->required()
-      ->type_name("FILE|DIR");
-  keep_older_names(app.add_option("--specs,--spec", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")
-                       ->required()
-                       ->type_name("SPEC"));
-  app.add_option("--sparse", o->sparse,
-                 "Masks of rows by magnitude: none, 2:4, 4:8 (pairs); every spec under each (repeatable)")
-      ->type_name("MASK");
-  app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
-      ->type_name("NIBBLES");
-  app.add_option("--scale-layout", o->scale_layout,
-                 "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
-      ->type_name("LAYOUT");
+  option(app, "FILE FILE|DIR", o->files,
+         "Tensors: .npy, .npz, .safetensors, .gguf, raw, a folder of shards, or - for standard input")
+      ->required();
+  keep_older_names(
+      option(app, "--specs,--spec SPEC", o->specs, "Formats, apart by blanks: PRESET or PRESET,key=value,..")
+          ->required());
+  option(app, "--sparse MASK", o->sparse,
+         "Masks of rows by magnitude: none, 2:4, 4:8 (pairs); every spec under each (repeatable)");
+  option(app, "--nibbles NIBBLES", o->nibbles,
+         "Order of a model's FP4 codes, low_first or high_first (default: its marks)");
+  option(app, "--scale-layout LAYOUT", o->scale_layout,
+         "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)");
   app.add_flag("--all-tensors", o->all_tensors,
                "Of a model also norms, biases, embeddings, heads: what `quantize --scheme` leaves as it is");
   app.add_flag("--allow-left", o->allow_left, "Leave out what looks quantised and is not understood, with exit code 0");
@@ -107,9 +106,5 @@ void add_compare(CLI::App& app, Invocation&) {
   });
   set_example(app, "fp4sim compare x.npy --specs mxfp4 nvfp4 nvfp4,scale_rule=four_over_six");
 }
-
-}  // namespace
-
-Command command_compare() { return {"compare", "What several formats make of the tensors of a model", add_compare}; }
 
 }  // namespace fp4::tools

@@ -104,22 +104,21 @@ void run_convert(const ConvertOptions& o) {
     print_fields({{"written", o.out}, {"type", info(dtype).name}, {"shape", text}});
 }
 
-void add_convert(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_convert(CLI::App& app, Invocation&) {
   auto o = std::make_shared<ConvertOptions>();
-  app.add_option("IN", o->in, "Codes or scales: .npy, .npz, .safetensors or raw bytes")->required()->type_name("FILE");
-  app.add_option("-o,--out", o->out, "File to write; its extension says which kind")->required()->type_name("FILE");
-  keep_older_names(app.add_option("--matrix,--size", o->shape,
-                                  "Rows and columns of the codes [rows, K] or scales [rows, K/B], without padding")
-                       ->required()
-                       ->type_name("RxC"));
-  app.add_option("--nibbles", o->nibbles, "IN holds codes in the order FROM (default low_first; unpacked for FP6)")
-      ->type_name("[FROM:]NIBBLES");
-  app.add_option("--scale-layout", o->scale_layout, "IN holds scales in the order FROM (default linear)")
-      ->type_name("[FROM:]LAYOUT");
-  app.add_option("--type", o->type,
-                 "Element type that a .safetensors says: u8, u32, or as wide as the codes that are written: f4_e2m1, "
-                 "f6_e2m3, f6_e3m2, f8_e4m3, f8_e8m0")
-      ->type_name("TYPE");
+  option(app, "IN FILE", o->in, "Codes or scales: .npy, .npz, .safetensors or raw bytes")->required();
+  option(app, "-o,--out FILE", o->out, "File to write; its extension says which kind")->required();
+  keep_older_names(option(app, "--matrix,--size RxC", o->shape,
+                          "Rows and columns of the codes [rows, K] or scales [rows, K/B], without padding")
+                       ->required());
+  option(app, "--nibbles [FROM:]NIBBLES", o->nibbles,
+         "IN holds codes in the order FROM (default low_first; unpacked for FP6)");
+  option(app, "--scale-layout [FROM:]LAYOUT", o->scale_layout, "IN holds scales in the order FROM (default linear)");
+  option(app, "--type TYPE", o->type,
+         "Element type that a .safetensors says: u8, u32, or as wide as the codes that are written: f4_e2m1, "
+         "f6_e2m3, f6_e3m2, f8_e4m3, f8_e8m0");
   add_input_options(app, o->input);
   add_force_option(app, o->force);
   add_sync_option(app);
@@ -129,9 +128,5 @@ void add_convert(CLI::App& app, Invocation&) {
               "fp4sim convert out/scales.npy --matrix 256x32 --scale-layout 128x4 --type f8_e4m3 --out s.safetensors\n"
               "  fp4sim convert out/codes.npy --matrix 256x512 --nibbles low_first:marlin_uint32 --out marlin.npy");
 }
-
-}  // namespace
-
-Command command_convert() { return {"convert", "Bring codes or scales from one layout to another", add_convert}; }
 
 }  // namespace fp4::tools

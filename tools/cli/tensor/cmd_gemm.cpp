@@ -2,7 +2,6 @@
 // `quantize`, and the product goes through an epilogue (fp4/epilogue.h).
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -195,54 +194,42 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   if (o.explains) print_kernels(cpu::gemm_uses.read());
 }
 
-void add_gemm(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_gemm(CLI::App& app, Invocation&) {
   auto o = std::make_shared<GemmOptions>();
-  app.add_option("A", o->a, "Operand [M, K]: .npy, FILE.npz:NAME, FILE.safetensors:NAME, or a folder of `quantize`")
-      ->required()
-      ->type_name("FILE|DIR");
-  app.add_option("B", o->b, "Operand [N, K]")->required()->type_name("FILE|DIR");
-  app.add_option("--spec", o->spec,
-                 "How A (and B) is quantised: PRESET, FILE.json, each with ,key=value,...; folders say it themselves")
-      ->type_name("SPEC");
-  app.add_option("--spec-b", o->spec_b, "How B is quantised, when not like A")->type_name("SPEC");
+  option(app, "A FILE|DIR", o->a,
+         "Operand [M, K]: .npy, FILE.npz:NAME, FILE.safetensors:NAME, or a folder of `quantize`")
+      ->required();
+  option(app, "B FILE|DIR", o->b, "Operand [N, K]")->required();
+  option(app, "--spec SPEC", o->spec,
+         "How A (and B) is quantised: PRESET, FILE.json, each with ,key=value,...; folders say it themselves");
+  option(app, "--spec-b SPEC", o->spec_b, "How B is quantised, when not like A");
   auto* accumulator =
-      app.add_option("--accumulator", o->accumulator, "Name or JSON file of the adder (default fp32_block)")
-          ->type_name("ACCUMULATOR");
-  app.add_option("--hardware", o->hardware, "The adder that a chip has for these operands: `fp4sim list hardware`")
-      ->type_name("CHIP")
+      option(app, "--accumulator ACCUMULATOR", o->accumulator, "Name or JSON file of the adder (default fp32_block)");
+  option(app, "--hardware CHIP", o->hardware, "The adder that a chip has for these operands: `fp4sim list hardware`")
       ->excludes(accumulator);
-  app.add_option(
-         "--sparse", o->sparse,
+  option(app, "--sparse N:M|FILE", o->sparse,
          "A is sparse, 2:4 or 4:8 in pairs: by magnitude (2:4, 4:8), or as a file says: a mask [M, K], or metadata "
-         "[M, K/4] or [M, K/8] of i | j << 2")
-      ->type_name("N:M|FILE");
-  app.add_option("--hadamard", o->hadamard, "Rotate both operands first: 16, 32, 64, 128 or 256")->type_name("h");
-  app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
-      ->type_name("none|fixed|per_layer|per_step");
-  app.add_option("--normalise", o->normalise, "sqrt (default) or fold (C is multiplied by 1/h)")
-      ->type_name("sqrt|fold");
-  app.add_option("--hadamard-output", o->rotated, "Type of the rotated operands: fp32 (default) or bf16")
-      ->type_name("fp32|bf16");
+         "[M, K/4] or [M, K/8] of i | j << 2");
+  option(app, "--hadamard h", o->hadamard, "Rotate both operands first: 16, 32, 64, 128 or 256");
+  option(app, "--signs none|fixed|per_layer|per_step", o->signs, "none (default), fixed, per_layer or per_step");
+  option(app, "--normalise sqrt|fold", o->normalise, "sqrt (default) or fold (C is multiplied by 1/h)");
+  option(app, "--hadamard-output fp32|bf16", o->rotated, "Type of the rotated operands: fp32 (default) or bf16");
   add_random_words_option(app, "--random-words", o->words, "for A");
   add_random_words_option(app, "--random-words-b", o->words_b, "for B");
-  app.add_option(
-         "--factor", o->factor,
+  option(app, "--factor WORD", o->factor,
          "What the tensor scales put into the product: tensor_scales (default) or, as TransformerEngine has it, "
-         "amaxes or amaxes_inverse (`fp4sim list policies`)")
-      ->type_name("WORD");
-  app.add_option("--alpha", o->alpha, "Factor of the product (default 1)")->type_name("X");
-  app.add_option("--beta", o->beta, "Factor of --c, which is added")->type_name("X");
-  app.add_option("--c", o->c, "Numbers [M, N] to add, times --beta")->type_name("FILE");
-  app.add_option("--bias", o->bias, "Numbers [N] to add, one a column")->type_name("FILE");
-  app.add_option("--output-type", o->type, "Rounded to at the end: fp32 (default), bf16 or fp16")
-      ->type_name("fp32|bf16|fp16");
-  app.add_option("--trace-adder", o->traced,
-                 "Prints how this output is added, before tensor scales: terms, cut bits, sums, results")
-      ->expected(2)
-      ->type_name("ROW COLUMN");
-  app.add_option("-o,--out", o->out, "Output .npy [M, N], float32 (bf16 as uint16, which numpy lacks)")
-      ->required()
-      ->type_name("FILE");
+         "amaxes or amaxes_inverse (`fp4sim list policies`)");
+  option(app, "--alpha X", o->alpha, "Factor of the product (default 1)");
+  option(app, "--beta X", o->beta, "Factor of --c, which is added");
+  option(app, "--c FILE", o->c, "Numbers [M, N] to add, times --beta");
+  option(app, "--bias FILE", o->bias, "Numbers [N] to add, one a column");
+  option(app, "--output-type fp32|bf16|fp16", o->type, "Rounded to at the end: fp32 (default), bf16 or fp16");
+  option(app, "--trace-adder ROW COLUMN", o->traced,
+         "Prints how this output is added, before tensor scales: terms, cut bits, sums, results")
+      ->expected(2);
+  option(app, "-o,--out FILE", o->out, "Output .npy [M, N], float32 (bf16 as uint16, which numpy lacks)")->required();
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
@@ -252,9 +239,5 @@ void add_gemm(CLI::App& app, Invocation&) {
               "fp4sim gemm a.npy b.npy --spec nvfp4 --hardware b200 --out c.npy\n"
               "  fp4sim gemm a_codes b_codes --alpha 0.5 --bias bias.npy --output-type bf16 --out d.npy");
 }
-
-}  // namespace
-
-Command command_gemm() { return {"gemm", "Quantise two tensors and multiply them under an accumulator", add_gemm}; }
 
 }  // namespace fp4::tools

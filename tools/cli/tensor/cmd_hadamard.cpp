@@ -44,17 +44,17 @@ void run_hadamard(const HadamardOptions& o) {
   writer.commit();
 }
 
-void add_hadamard(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_hadamard(CLI::App& app, Invocation&) {
   auto o = std::make_shared<HadamardOptions>();
-  app.add_option("IN", o->in, "Tensor [M, K]: .npy, .npz, .safetensors or raw")->required()->type_name("FILE");
-  app.add_option("--size", o->size, "Size h of the transform: 16, 32, 64, 128 or 256")->required()->type_name("h");
-  app.add_option("--signs", o->signs, "none (default), fixed, per_layer or per_step")
-      ->type_name("none|fixed|per_layer|per_step");
-  app.add_option("--normalise", o->normalise, "sqrt (default: orthonormal) or fold (left out)")->type_name("sqrt|fold");
-  app.add_option("--output-type", o->rotated, "fp32 (default), or bf16: rounded to it, kept as float32")
-      ->type_name("fp32|bf16");
+  option(app, "IN FILE", o->in, "Tensor [M, K]: .npy, .npz, .safetensors or raw")->required();
+  option(app, "--size h", o->size, "Size h of the transform: 16, 32, 64, 128 or 256")->required();
+  option(app, "--signs none|fixed|per_layer|per_step", o->signs, "none (default), fixed, per_layer or per_step");
+  option(app, "--normalise sqrt|fold", o->normalise, "sqrt (default: orthonormal) or fold (left out)");
+  option(app, "--output-type fp32|bf16", o->rotated, "fp32 (default), or bf16: rounded to it, kept as float32");
   app.add_flag("--inverse", o->inverse, "Undo the transform: butterflies first, then signs");
-  app.add_option("-o,--out", o->out, "Output .npy, float32 [M, K padded to h]")->required()->type_name("FILE");
+  option(app, "-o,--out FILE", o->out, "Output .npy, float32 [M, K padded to h]")->required();
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_input_options(app, o->input);
@@ -62,9 +62,5 @@ void add_hadamard(CLI::App& app, Invocation&) {
   app.callback([o] { run_hadamard(*o); });
   set_example(app, "fp4sim hadamard x.npy --size 32 --signs per_step --seed 1 --step 7 --out rotated.npy");
 }
-
-}  // namespace
-
-Command command_hadamard() { return {"hadamard", "Rotate the rows of a tensor by a Hadamard transform", add_hadamard}; }
 
 }  // namespace fp4::tools

@@ -54,19 +54,16 @@ void run_inspect(const InspectOptions& o) {
   if (left > 0) fmt::print("{} of them look quantised and are not understood\n", left);
 }
 
-void add_inspect(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_inspect(CLI::App& app, Invocation&) {
   auto o = std::make_shared<InspectOptions>();
-  app.add_option("FILE", o->files, "Tensors: .npy, .npz, .safetensors, .gguf, or a folder of .safetensors")
-      ->required()
-      ->type_name("FILE|DIR");
+  option(app, "FILE FILE|DIR", o->files, "Tensors: .npy, .npz, .safetensors, .gguf, or a folder of .safetensors")
+      ->required();
   app.add_flag("--follow-links", o->follow_links, follow_links_doc);
   add_json_option(app, o->json);
   app.callback([o] { run_inspect(*o); });
   set_example(app, "fp4sim inspect w.safetensors");
 }
-
-}  // namespace
-
-Command command_inspect() { return {"inspect", "Tensors of a model, and the schemes of its FP4 weights", add_inspect}; }
 
 }  // namespace fp4::tools

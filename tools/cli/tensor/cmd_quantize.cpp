@@ -202,20 +202,43 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
   if (o.explains) print_engines(cpu::quantize_uses.read());
 }
 
-void add_quantize(CLI::App& app, Invocation& invocation) {
+struct BackOptions {
+  std::string type = "f32", nibbles, scale_layout;
+  ModelJob model;
+  bool json = false;
+  BackendOptions backend;
+};
+
+void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invocation) {
+  ModelJob job = o.model;
+  if (!is_model(job.in)) {
+    refuse_options(app,
+                   {"--type", "--tensors", "--json", "--allow-left", "--follow-links", "--nibbles", "--scale-layout"},
+                   fmt::format("models, and {} is none", job.in));
+    return folder::dequantize_folder(job.in, job.out, job.force, o.backend.backend, o.backend.thread_count(),
+                                     job.changed);
+  }
+  job.real = decoded_type_of("--type", o.type);
+  job.layouts = layouts_of(app, o.nibbles, o.scale_layout);
+  job.backend = o.backend.backend;
+  job.threads = o.backend.thread_count();
+  job.command_line = invocation.command_line;
+  print_model(shown(job), job, o.json);
+}
+
+}  // namespace
+
+void command_quantize(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<QuantizeOptions>();
-  app.add_option("IN", o->job.in,
-                 "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw; with --scheme "
-                 "a model: folder of shards, .safetensors, .gguf; - is standard input")
-      ->required()
-      ->type_name("FILE|DIR");
+  option(app, "IN FILE|DIR", o->job.in,
+         "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw; with --scheme "
+         "a model: folder of shards, .safetensors, .gguf; - is standard input")
+      ->required();
   keep_older_names(
-      app.add_option("--spec,--specs", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,...")
-          ->type_name("SPEC"));
-  app.add_option("-o,--out", o->job.out,
-                 "Folder for codes.npy, scales.npy, tensor_scale.npy, dequantized.npy, manifest.json")
-      ->required()
-      ->type_name("DIR");
+      option(app, "--spec,--specs SPEC", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,..."));
+  option(app, "-o,--out DIR", o->job.out,
+         "Folder for codes.npy, scales.npy, tensor_scale.npy, dequantized.npy, manifest.json")
+      ->required();
   app.alias("quantise");
   app.add_flag("--transpose", o->job.transpose, "Quantise the transpose of IN: blocks along axis 0");
   auto* nibbles = app.add_option("--nibbles", o->job.nibbles,
@@ -224,26 +247,24 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
   app.add_flag_callback(
          "--unpacked", [o] { o->job.nibbles = "unpacked"; }, "The same as --nibbles unpacked")
       ->excludes(nibbles);
-  app.add_option("--scale-layout", o->job.scale_layout, "Order of one-byte scales (default linear): 128x4, 8x4, ..")
-      ->type_name("LAYOUT");
-  app.add_option("--scheme", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says")->type_name("NAME");
-  app.add_option("--tensors", o->model.tensors, "Weights to quantise, patterns with * and ? (default: every matrix)")
-      ->type_name("PATTERN");
+  option(app, "--scale-layout LAYOUT", o->job.scale_layout,
+         "Order of one-byte scales (default linear): 128x4, 8x4, ..");
+  option(app, "--scheme NAME", o->scheme, "Write a model's weights as `fp4sim list checkpoints` says");
+  option(app, "--tensors PATTERN", o->model.tensors,
+         "Weights to quantise, patterns with * and ? (default: every matrix)");
   auto* keep = app.add_option("--keep", o->model.keep,
                               "Tensors that stay as they are besides those of `fp4sim list keep-rules` (embeddings, "
                               "heads, norms, routers, biases, convolutions, vision, LoRA)");
   keep->type_name("PATTERN");
-  app.add_option("--keep-only", o->model.keep_only, "The same, instead of those rules; none: quantise every matrix")
-      ->type_name("PATTERN")
+  option(app, "--keep-only PATTERN", o->model.keep_only,
+         "The same, instead of those rules; none: quantise every matrix")
       ->excludes(keep);
-  app.add_option("--activations", o->activations,
-                 "What the engine does with inputs: none, dynamic, static (`fp4sim list activations`; default: the "
-                 "scheme's)")
-      ->type_name("WORD");
-  app.add_option("--fuse", o->fuse,
-                 "Weights that share a tensor scale: auto (q/k/v, gate/up, experts: `fp4sim list fused-groups`; the "
-                 "default), none, or groups in a file")
-      ->type_name("auto|none|GROUPS.json");
+  option(app, "--activations WORD", o->activations,
+         "What the engine does with inputs: none, dynamic, static (`fp4sim list activations`; default: the "
+         "scheme's)");
+  option(app, "--fuse auto|none|GROUPS.json", o->fuse,
+         "Weights that share a tensor scale: auto (q/k/v, gate/up, experts: `fp4sim list fused-groups`; the "
+         "default), none, or groups in a file");
   app.add_flag("--allow-left", o->model.allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
   app.add_flag("--changed", o->model.changed,
@@ -270,48 +291,19 @@ void add_quantize(CLI::App& app, Invocation& invocation) {
               "  fp4sim quantize my_model --scheme modelopt_nvfp4 --out my_model_nvfp4");
 }
 
-struct BackOptions {
-  std::string type = "f32", nibbles, scale_layout;
-  ModelJob model;
-  bool json = false;
-  BackendOptions backend;
-};
-
-void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invocation) {
-  ModelJob job = o.model;
-  if (!is_model(job.in)) {
-    refuse_options(app,
-                   {"--type", "--tensors", "--json", "--allow-left", "--follow-links", "--nibbles", "--scale-layout"},
-                   fmt::format("models, and {} is none", job.in));
-    return folder::dequantize_folder(job.in, job.out, job.force, o.backend.backend, o.backend.thread_count(),
-                                     job.changed);
-  }
-  job.real = decoded_type_of("--type", o.type);
-  job.layouts = layouts_of(app, o.nibbles, o.scale_layout);
-  job.backend = o.backend.backend;
-  job.threads = o.backend.thread_count();
-  job.command_line = invocation.command_line;
-  print_model(shown(job), job, o.json);
-}
-
-void add_back(CLI::App& app, Invocation& invocation) {
+void command_dequantize(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<BackOptions>();
-  app.add_option("DIR", o->model.in,
-                 "Folder written by `fp4sim quantize`, or a model: folder of shards, .safetensors, .gguf")
-      ->required()
-      ->type_name("DIR");
-  app.add_option("-o,--out", o->model.out, "Output .npy, float32; for a model a folder")
-      ->required()
-      ->type_name("FILE|DIR");
-  app.add_option("--type", o->type, "Of a model's decoded weights: f32 (default) or bf16")->type_name("T");
-  app.add_option("--tensors", o->model.tensors,
-                 "FP4 and FP8 weights of a model to decode, patterns with * and ? (default: all)")
-      ->type_name("PATTERN");
-  app.add_option("--nibbles", o->nibbles, "Order of a model's FP4 codes, low_first or high_first (default: its marks)")
-      ->type_name("NIBBLES");
-  app.add_option("--scale-layout", o->scale_layout,
-                 "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)")
-      ->type_name("LAYOUT");
+  option(app, "DIR DIR", o->model.in,
+         "Folder written by `fp4sim quantize`, or a model: folder of shards, .safetensors, .gguf")
+      ->required();
+  option(app, "-o,--out FILE|DIR", o->model.out, "Output .npy, float32; for a model a folder")->required();
+  option(app, "--type T", o->type, "Of a model's decoded weights: f32 (default) or bf16");
+  option(app, "--tensors PATTERN", o->model.tensors,
+         "FP4 and FP8 weights of a model to decode, patterns with * and ? (default: all)");
+  option(app, "--nibbles NIBBLES", o->nibbles,
+         "Order of a model's FP4 codes, low_first or high_first (default: its marks)");
+  option(app, "--scale-layout LAYOUT", o->scale_layout,
+         "Order of the scales of a model's FP4 weights: linear, 128x4, .. (default: its marks)");
   app.add_flag("--allow-left", o->model.allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
   add_backend_options(app, o->backend);
@@ -325,13 +317,5 @@ void add_back(CLI::App& app, Invocation& invocation) {
               "fp4sim dequantize out --out decoded.npy\n"
               "  fp4sim dequantize my_model_nvfp4 --type bf16 --out decoded_model");
 }
-
-}  // namespace
-
-Command command_quantize() {
-  return {"quantize", "Quantise a tensor file to codes, scales and decoded values", add_quantize};
-}
-
-Command command_dequantize() { return {"dequantize", "Decode what quantize wrote", add_back}; }
 
 }  // namespace fp4::tools

@@ -59,27 +59,22 @@ void run_random(const RandomOptions& o) {
   print_table(table);
 }
 
-void add_random(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_random(CLI::App& app, Invocation&) {
   auto o = std::make_shared<RandomOptions>();
-  app.add_option("--bits", o->bits, "Width of a draw: 4, 8, 16 or 32; a packing has its own")->type_name("n");
-  app.add_option("--count", o->count, "Number of draws")->required()->type_name("N");
-  app.add_option("--packing", o->packing,
-                 "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`")
-      ->type_name("NAME")
+  option(app, "--bits n", o->bits, "Width of a draw: 4, 8, 16 or 32; a packing has its own");
+  option(app, "--count N", o->count, "Number of draws")->required();
+  option(app, "--packing NAME", o->packing,
+         "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`")
       ->capture_default_str();
-  app.add_option("--first", o->first, "Position of the first draw (default 0)")->type_name("I");
+  option(app, "--first I", o->first, "Position of the first draw (default 0)");
   add_place_options(app, o->place);
-  app.add_option("-o,--out", o->out, "Write uint32 draws to a .npy instead of printing them")->type_name("FILE");
+  option(app, "-o,--out FILE", o->out, "Write uint32 draws to a .npy instead of printing them");
   add_force_option(app, o->force);
   add_json_option(app, o->json);
   app.callback([o] { run_random(*o); });
   set_example(app, "fp4sim random --bits 8 --count 4 --seed 5 --stream 3 --step 2");
-}
-
-}  // namespace
-
-Command command_random() {
-  return {"random", "The random draws of positions that stochastic rounding uses", add_random};
 }
 
 }  // namespace fp4::tools

@@ -14,7 +14,7 @@ std::string kernel_shares(const cpu::TileCounts& counts) {
   int64_t all = 0;
   for (const cpu::UseCount& c : counts) all += c.taken;
   std::string text;
-  for (const cpu::GemmKernelInfo& row : cpu::gemm_kernel_table) {
+  for (const auto& row : cpu::gemm_kernel_table) {
     const int64_t taken = counts[static_cast<size_t>(row.id)].taken;
     if (taken == 0) continue;
     text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", row.name,

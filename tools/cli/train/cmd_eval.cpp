@@ -231,25 +231,20 @@ void run_eval(const EvalOptions& o, Invocation& invocation) {
   print_json(out);
 }
 
-void add_eval(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_eval(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EvalOptions>();
-  app.add_option("checkpoint,--checkpoint", o->checkpoint, "A checkpoint of `fp4sim train --checkpoint`")
-      ->type_name("FILE");
-  app.add_option("--logits", o->logits,
-                 "Instead of a checkpoint: logits that a program dumped, [tokens, classes] or [sequences, tokens, "
-                 "classes]; --against is then a file of the same shape")
-      ->type_name("FILE");
-  keep_older_names(
-      app.add_option("-r,--recipes,--recipe", o->recipes,
-                     "Recipes to try beside the training's own: names, NAME@fprop, NAME@weights, JSON files")
-          ->type_name("RECIPE,..")
-          ->delimiter(','));
-  app.add_option("--against", o->against,
-                 "Compares one recipe with this one (own: the training's), token by token: KL, other top-1 tokens, the "
-                 "first product that differs, and which word makes it")
-      ->type_name("RECIPE|FILE");
-  app.add_option("--set", o->sets, "path=value of a recipe's field, laid over each of them (several allowed)")
-      ->type_name("FIELD=VALUE");
+  option(app, "checkpoint,--checkpoint FILE", o->checkpoint, "A checkpoint of `fp4sim train --checkpoint`");
+  option(app, "--logits FILE", o->logits,
+         "Instead of a checkpoint: logits that a program dumped, [tokens, classes] or [sequences, tokens, "
+         "classes]; --against is then a file of the same shape");
+  keep_older_names(option(app, "-r,--recipes,--recipe RECIPE,..", o->recipes,
+                          "Recipes to try beside the training's own: names, NAME@fprop, NAME@weights, JSON files"));
+  option(app, "--against RECIPE|FILE", o->against,
+         "Compares one recipe with this one (own: the training's), token by token: KL, other top-1 tokens, the "
+         "first product that differs, and which word makes it");
+  option(app, "--set FIELD=VALUE", o->sets, "path=value of a recipe's field, laid over each of them (several allowed)");
   app.add_option("--threads", o->threads, "Threads inside large products; the result is the same")
       ->check(CLI::Range(1, 1024));
   add_backend_option(app, o->backend, "; the result is the same")->type_name("BACKEND");
@@ -260,9 +255,5 @@ void add_eval(CLI::App& app, Invocation& invocation) {
               "  fp4sim eval net.ck --against bf16 --set calls.split_k=4\n"
               "  fp4sim eval --logits engine.npy --against trainer.npy");
 }
-
-}  // namespace
-
-Command command_eval() { return {"eval", "What a trained network loses under other recipes", add_eval}; }
 
 }  // namespace fp4::tools

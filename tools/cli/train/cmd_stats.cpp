@@ -95,7 +95,9 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   print_table(table);
 }
 
-void add_stats(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_stats(CLI::App& app, Invocation& invocation) {
   static StatsOptions o;
   o.run.add(app);
   keep_older_names(app.add_option("--step,--at", o.at, "The training step that is looked at")
@@ -106,9 +108,5 @@ void add_stats(CLI::App& app, Invocation& invocation) {
   app.callback([&invocation] { run_stats(o, invocation); });
   set_example(app, "fp4sim stats --task lm --recipe nvfp4 --step 100");
 }
-
-}  // namespace
-
-Command command_stats() { return {"stats", "Statistics of the tensors that a recipe quantises", add_stats}; }
 
 }  // namespace fp4::tools

@@ -13,6 +13,7 @@
 #include "src/text/csv.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "src/text/named_rows.h"
 #include "tools/cli/options.h"
 
 namespace fp4::tools {
@@ -98,11 +99,8 @@ Picture read(const PlotOptions& o) {
     if (picture.last == 0) picture.first = step;
     picture.first = std::min(picture.first, step), picture.last = std::max(picture.last, step);
   }
-  for (const std::string& word : o.quantities)
-    if (std::find(quantities.begin(), quantities.end(), word) == quantities.end())
-      throw unknown_word("--quantity", word, quantities);
-  for (const std::string& word : o.layers)
-    if (std::find(layers.begin(), layers.end(), word) == layers.end()) throw unknown_word("--layer", word, layers);
+  for (const std::string& word : o.quantities) accepted_index("--quantity", word, quantities);
+  for (const std::string& word : o.layers) accepted_index("--layer", word, layers);
   if (picture.rows.empty()) throw Error(o.file + ": no values to draw");
   return picture;
 }
@@ -204,13 +202,10 @@ std::string draw(const Picture& picture) {
 void add_plot(CLI::App& app) {
   auto o = std::make_shared<PlotOptions>();
   app.add_option("FILE", o->file, "What `fp4sim train --trace FILE` wrote")->required();
-  app.add_option("-o,--out", o->out, "The picture, an SVG")->required()->type_name("FILE");
-  app.add_option("--quantity", o->quantities, "Only these quantities (repeatable; default: all)")
-      ->type_name("NAME")
+  option(app, "-o,--out FILE", o->out, "The picture, an SVG")->required();
+  option(app, "--quantity NAME", o->quantities, "Only these quantities (repeatable; default: all)")
       ->allow_extra_args(false);
-  app.add_option("--layer", o->layers, "Only these layers (repeatable; default: all)")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
+  option(app, "--layer NAME", o->layers, "Only these layers (repeatable; default: all)")->allow_extra_args(false);
   add_force_option(app, o->force);
   add_sync_option(app);
   app.callback([o] {
@@ -222,14 +217,12 @@ void add_plot(CLI::App& app) {
   set_example(app, "fp4sim trace plot trace.csv --quantity nmse --out nmse.svg");
 }
 
-void add_trace(CLI::App& app, Invocation&) {
+}  // namespace
+
+void command_trace(CLI::App& app, Invocation&) {
   app.require_subcommand(1);
   add_plot(*app.add_subcommand("plot", "Draw a trace over the steps as small multiples (SVG)"));
   set_example(app, "fp4sim trace plot trace.csv --out trace.svg");
 }
-
-}  // namespace
-
-Command command_trace() { return {"trace", "Look at what `train --trace` wrote", add_trace}; }
 
 }  // namespace fp4::tools

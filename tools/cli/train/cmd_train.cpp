@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 
 #include "sim/rules/recipe.h"
@@ -118,6 +116,36 @@ sim::Json resumed_sections(TrainOptions& o) {
   return config;
 }
 
+// The same command with --resume writes the results; nothing stands in its way.
+void print_interrupted(const TrainOptions& o, const sim::History& history) {
+  say("fp4sim: interrupted {}; {}\n", history.message,
+      history.steps_done == 0 ? "the same command starts again"
+      : o.checkpoint.empty()  ? "nothing is kept without --checkpoint"
+                              : fmt::format("go on with --resume {}", o.checkpoint));
+}
+
+void print_training(const TrainOptions& o, const sim::Json& config, const sim::History& history,
+                    const sim::Ranks* ranks) {
+  if (!o.quiet) fmt::print("{}", draw_curve(history.curve, terminal_width()));
+  std::vector<std::pair<std::string, std::string>> fields = {
+      {"task", config.at("task").at("name")},
+      {"recipe", config.at("recipe").at("name").get<std::string>()},
+      {"status", std::string(sim::word(history.status)) + (history.message.empty() ? "" : ": " + history.message)}};
+  if (history.parent)
+    fields.emplace_back("branch", fmt::format("after step {} of {}, checkpoint {}", history.parent->step,
+                                              history.parent->recipe, history.parent->checkpoint));
+  if (config.contains("eval"))
+    fields.emplace_back("judged under", config.at("eval").at("recipe").at("name").get<std::string>());
+  for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
+  fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
+  if (!history.placement.empty()) fields.emplace_back("on the device", history.placement);
+  if (ranks)
+    fields.emplace_back("ranks", fmt::format("{}, gradients in {}, {:.4g} MB sent by each", ranks->count(), o.gradients,
+                                             static_cast<double>(history.bytes_sent) * 1e-6));
+  fields.emplace_back("digest", history.digest);
+  print_fields(fields);
+}
+
 void run_train(TrainOptions& o, Invocation& invocation) {
   const sim::Json config = o.run.config(resumed_sections(o));
   sim::RunOptions options;
@@ -180,11 +208,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   // Of ranks, another one may have got the signal.
   const bool is_other_rank = ranks && history.status == sim::Status::stopped && history.steps_done != o.stop_at;
   if (history.status == sim::Status::stopped && (stop_requested() || is_other_rank)) {
-    // The same command with --resume writes the results; nothing stands in its way.
-    say("fp4sim: interrupted {}; {}\n", history.message,
-        history.steps_done == 0 ? "the same command starts again"
-        : o.checkpoint.empty()  ? "nothing is kept without --checkpoint"
-                                : fmt::format("go on with --resume {}", o.checkpoint));
+    print_interrupted(o, history);
     invocation.exit_code = stop_requested() ? stop_exit_code() : 128 + SIGTERM;
     return;
   }
@@ -202,34 +226,19 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     out->commit();
   }
   if (o.json) return print_json(result);
-  if (!o.quiet) fmt::print("{}", draw_curve(history.curve, terminal_width()));
-  std::vector<std::pair<std::string, std::string>> fields = {
-      {"task", config.at("task").at("name")},
-      {"recipe", config.at("recipe").at("name").get<std::string>()},
-      {"status", std::string(sim::word(history.status)) + (history.message.empty() ? "" : ": " + history.message)}};
-  if (history.parent)
-    fields.emplace_back("branch", fmt::format("after step {} of {}, checkpoint {}", history.parent->step,
-                                              history.parent->recipe, history.parent->checkpoint));
-  if (config.contains("eval"))
-    fields.emplace_back("judged under", config.at("eval").at("recipe").at("name").get<std::string>());
-  for (const auto& [name, value] : history.metrics) fields.emplace_back(name, fmt::format("{:.6g}", value));
-  fields.emplace_back("speed", fmt::format("{:.0f} steps/s, {:.2f} s", history.steps_per_second, history.seconds));
-  if (!history.placement.empty()) fields.emplace_back("on the device", history.placement);
-  if (ranks)
-    fields.emplace_back("ranks", fmt::format("{}, gradients in {}, {:.4g} MB sent by each", ranks->count(), o.gradients,
-                                             static_cast<double>(history.bytes_sent) * 1e-6));
-  fields.emplace_back("digest", history.digest);
-  print_fields(fields);
+  print_training(o, config, history, ranks.get());
   if (o.explains) print_kernels(cpu::gemm_uses.read());
 }
 
-void add_train(CLI::App& app, Invocation& invocation) {
+}  // namespace
+
+void command_train(CLI::App& app, Invocation& invocation) {
   static TrainOptions o;
   o.run.add(app);
   app.add_option("-o,--out", o.out, "Write the result as JSON");
   CLI::Option* trace = app.add_option("--trace", o.trace, "Write tensor statistics over training as CSV");
-  app.add_option("--trace-adder", o.adders, "Also: the share of tiles that this accumulator would change (repeatable)")
-      ->type_name("WORDS")
+  option(app, "--trace-adder WORDS", o.adders,
+         "Also: the share of tiles that this accumulator would change (repeatable)")
       ->allow_extra_args(false)
       ->needs(trace);
   app.add_option("--trace-every", o.trace_every, "Steps between traced steps")->check(CLI::Range(1, 1000000000));
@@ -240,16 +249,13 @@ void add_train(CLI::App& app, Invocation& invocation) {
                  "Write it every so many seconds on the way, instead of at the end")
       ->check(CLI::Range(1e-3, 1e9))
       ->needs(checkpoint);
-  app.add_option("--files", o.files,
-                 "Batches of --text and --images: from memory, or read in each step: cached, or cold from the disk")
-      ->type_name("HOW")
+  option(app, "--files HOW", o.files,
+         "Batches of --text and --images: from memory, or read in each step: cached, or cold from the disk")
       ->capture_default_str();
   CLI::Option* gradients =
-      app.add_option("--gradients", o.gradients,
-                     "Under mpirun: ranks share every batch and send gradients as fp32, bf16 or a spec (mxfp4, ..)")
-          ->type_name("SPEC");
-  app.add_option("--gradients-hadamard", o.hadamard, "Rotate gradients by Hadamards of this size before coding them")
-      ->type_name("SIZE")
+      option(app, "--gradients SPEC", o.gradients,
+             "Under mpirun: ranks share every batch and send gradients as fp32, bf16 or a spec (mxfp4, ..)");
+  option(app, "--gradients-hadamard SIZE", o.hadamard, "Rotate gradients by Hadamards of this size before coding them")
       ->needs(gradients);
   app.add_option("--rank-limit", o.rank_limit,
                  "Give up, naming the rank, when one has not answered for so many seconds; 0: wait for ever")
@@ -269,9 +275,8 @@ void add_train(CLI::App& app, Invocation& invocation) {
              "--branch", o.branch,
              "With --resume: go on under this command's recipe and training, whatever those of the checkpoint are")
           ->needs(resume);
-  app.add_option("--distil", o.distil,
-                 "With --branch: this share of the loss follows the outputs of the checkpoint's network in fp32 (QAD)")
-      ->type_name("SHARE")
+  option(app, "--distil SHARE", o.distil,
+         "With --branch: this share of the loss follows the outputs of the checkpoint's network in fp32 (QAD)")
       ->check(CLI::Range(0.0, 1.0))
       ->needs(branch);
   app.add_flag("--json", o.json, "Print the result as JSON");
@@ -282,9 +287,5 @@ void add_train(CLI::App& app, Invocation& invocation) {
   app.callback([&invocation] { run_train(o, invocation); });
   set_example(app, "fp4sim train --task classifier --recipe mxfp4@wgrad --steps 300 --set lr=2e-3 --out run.json");
 }
-
-}  // namespace
-
-Command command_train() { return {"train", "Train a small task under a recipe", add_train}; }
 
 }  // namespace fp4::tools

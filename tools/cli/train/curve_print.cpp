@@ -1,4 +1,3 @@
-// See curve_print.h.
 #include "tools/cli/train/curve_print.h"
 
 #include <fmt/core.h>

@@ -1,9 +1,6 @@
-// See rollout_print.h.
 #include "tools/cli/train/rollout_print.h"
 
 #include <fmt/core.h>
-
-#include <cmath>
 
 #include "src/text/member_json.h"
 #include "tools/cli/options.h"

@@ -1,4 +1,3 @@
-// See run_words.h.
 #include "tools/cli/train/run_words.h"
 
 #include <algorithm>
@@ -100,19 +99,15 @@ void lay_over(sim::Json& recipe, const std::vector<std::string>& words) {
 }
 
 void RunWords::add(CLI::App& app) {
-  task_option = app.add_option("-t,--task", task, "regression, classifier, diffusion, lm or recommender")
-                    ->required()
-                    ->type_name("TASK");
-  recipe_option = app.add_option("-r,--recipe", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")
-                      ->type_name("RECIPE")
+  task_option = option(app, "-t,--task TASK", task, "regression, classifier, diffusion, lm or recommender")->required();
+  recipe_option = option(app, "-r,--recipe RECIPE", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")
                       ->capture_default_str();
-  app.add_option("--set", sets, "path=value of a recipe, training or task field (several allowed)")
-      ->type_name("FIELD=VALUE");
+  option(app, "--set FIELD=VALUE", sets, "path=value of a recipe, training or task field (several allowed)");
   app.add_option("--steps", steps, "Training steps (default: the task's)")->check(CLI::Range(1, 1000000000));
   seed_option = app.add_option("--seed", seed, "Initial weights, batch order and random bits")->capture_default_str();
-  app.add_option("--text", text, "lm: a file or folder to read instead of the grammar")->type_name("FILE");
-  app.add_option("--images", images, "classifier: IDX file of images")->type_name("FILE");
-  app.add_option("--labels", labels, "classifier: IDX file of labels")->type_name("FILE");
+  option(app, "--text FILE", text, "lm: a file or folder to read instead of the grammar");
+  option(app, "--images FILE", images, "classifier: IDX file of images");
+  option(app, "--labels FILE", labels, "classifier: IDX file of labels");
   app.add_option("--threads", threads, "Threads inside large products; the result is the same")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
