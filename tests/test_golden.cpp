@@ -323,7 +323,7 @@ TEST_CASE("accumulators are named", "[quick]") {
     expect(bench.diagnose_dump({a}), std::string("accumulator=") + name);
   }
   // TransformerEngine's factor of a product, from the amaxes: an ulp here and there
-  for (const ProductFactorInfo& row : product_factor_table) {
+  for (const auto& row : product_factor_table) {
     if (row.id == ProductFactor::tensor_scales) continue;
     const CaseInputs inputs = load_inputs(bench.bundle, bench.bundle.cases[0]);
     const Simulator simulator(bench.bundle.cases[0], inputs, "reference", 1);

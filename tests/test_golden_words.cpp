@@ -177,7 +177,7 @@ TEST_CASE("every two words of a Hadamard differ in some golden of standard", "[q
 TEST_CASE("every two adders and product factors differ in some golden of standard", "[quick]") {
   Words adders, factors;
   for (const AccumulatorInfo& row : accumulator_table) adders.emplace_back(row.name);
-  for (const ProductFactorInfo& row : product_factor_table) factors.emplace_back(row.name);
+  for (const auto& row : product_factor_table) factors.emplace_back(row.name);
   Pairs adder_pairs("accumulator", adders), factor_pairs("product_factor", factors);
   // Sums of integers go beyond int32 from 133,000 products on: test_accumulate.
   for (const char* name : {"int32_wrap", "int32_clamp"}) adder_pairs.leave_out(name);
@@ -201,7 +201,7 @@ TEST_CASE("every two adders and product factors differ in some golden of standar
     std::map<std::string, std::string> of_adders, of_factors;
     for (const std::string& name : c.accumulators)
       if (adder_pairs.wants(name)) of_adders[name] = product({.accumulator = accumulator_from(name, "test")});
-    for (const ProductFactorInfo& row : product_factor_table)
+    for (const auto& row : product_factor_table)
       if (spec.has_tensor_scale()) of_factors[row.name] = product({.factor = row.id});
     adder_pairs.take(of_adders);
     factor_pairs.take(of_factors);

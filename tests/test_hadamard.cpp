@@ -57,7 +57,7 @@ TEST_CASE("random signs follow seed, stream and, per step, the step", "[quick]")
   CHECK(!equal(mask(HadamardSigns::per_step, at), mask(HadamardSigns::per_step, later)));
   CHECK(!equal(mask(HadamardSigns::per_step, at), mask(HadamardSigns::per_step, {9, 35, 5})));
   const HadamardSignMask m = mask(HadamardSigns::per_step, at);
-  for (uint64_t j = 0; j < 256; ++j) CHECK(m.is_minus(static_cast<int>(j)) == random_bit(at, j));
+  for (uint64_t j = 0; j < 256; ++j) CHECK(m.is_minus(static_cast<int>(j)) == (random_draw(at, j, 1) != 0));
 }
 
 TEST_CASE("inverse undoes the transform exactly on integers", "[quick]") {

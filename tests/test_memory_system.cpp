@@ -107,7 +107,7 @@ TEST_CASE("no system is faster than its narrowest server", "[quick]") {
   const BagTrace t = zipf_trace(o);
   const MemoryProfile p = default_memory();
   for (const int64_t bytes : {256, 34})
-    for (const MemorySystemInfo& system : memory_system_table) {
+    for (const auto& system : memory_system_table) {
       const BagsCost c = replay(t, {system.id, bytes, 256, false}, p);
       const bool is_host = system.id == MemorySystem::host;
       const double dram = c.dram_bytes / (is_host ? p.host_bandwidth : p.devices * p.device_bandwidth);

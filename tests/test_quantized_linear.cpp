@@ -121,7 +121,7 @@ TEST_CASE("vectorised slopes are those of the definition, element by element", "
         if (element.format.is_grid() || element.id == Element::fp32 || element.id == Element::bf16 ||
             element.id == Element::fp16)
           continue;
-        for (const ArithmeticInfo& order : arithmetic_table)
+        for (const auto& order : arithmetic_table)
           for (float prescale : {1.0f, 0.75f}) {
             QuantSpec spec;
             spec.element = element.id, spec.arithmetic = order.id, spec.prescale = prescale;

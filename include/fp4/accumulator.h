@@ -25,12 +25,7 @@ enum class AccumulatorKind : uint8_t {
   integer
 };
 
-struct AccumulatorKindInfo {
-  AccumulatorKind id;
-  const char* name;
-  const char* doc;
-};
-inline constexpr AccumulatorKindInfo accumulator_kind_table[] = {
+inline constexpr AxisWord<AccumulatorKind> accumulator_kind_table[] = {
     {AccumulatorKind::block, "block", "acc = round(acc + dot*sA*sB), one rounding a block; without scales, a product"},
     {AccumulatorKind::group, "group", "groups summed exactly, rounded to fp32, added in order"},
     {AccumulatorKind::aligned, "aligned", "terms aligned to the largest exponent, cut to fraction_bits, added exactly"},

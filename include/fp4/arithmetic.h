@@ -21,14 +21,7 @@ enum class Arithmetic : uint8_t {
   bf16_reciprocals
 };
 
-struct ArithmeticInfo {
-  Arithmetic id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr ArithmeticInfo arithmetic_table[] = {
+inline constexpr AxisRow<Arithmetic> arithmetic_table[] = {
     {Arithmetic::exact, "exact", "p*x/(s*g), one rounding, to the code", "definition"},
     {Arithmetic::divide, "divide", "fl32(x / fl32(s*g))", "PyTorch emulators"},
     {Arithmetic::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s)), which torchao alone does", "torchao NVFP4"},
@@ -67,14 +60,7 @@ enum class PayloadOrder : uint8_t {
   bf16_reciprocal
 };
 
-struct PayloadOrderInfo {
-  PayloadOrder id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr PayloadOrderInfo payload_order_table[] = {
+inline constexpr AxisRow<PayloadOrder> payload_order_table[] = {
     {PayloadOrder::of_arithmetic, "of_arithmetic", "as `arithmetic` says", "definition"},
     {PayloadOrder::divide, "divide", "fl32(x / fl32(s*g))", "Model-Optimizer, ALTO"},
     {PayloadOrder::reciprocal, "reciprocal", "fl32(x * fl32(fl32(1/g)/s))", "torchao NVFP4"},
@@ -121,14 +107,7 @@ FP4_HD constexpr bool reads_multiplier(PayloadOrder order) {
 // What a payload is rounded to before its code: to nothing more than `compute` says, or to bf16.
 enum class PayloadType : uint8_t { of_compute, bf16 };
 
-struct PayloadTypeInfo {
-  PayloadType id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr PayloadTypeInfo payload_type_table[] = {
+inline constexpr AxisRow<PayloadType> payload_type_table[] = {
     {PayloadType::of_compute, "of_compute", "as `compute` says", "definition"},
     {PayloadType::bf16, "bf16", "clamped to the largest element, then rounded to bf16, then to the code",
      "PyTorch to_mxfp"},
@@ -140,14 +119,7 @@ static_assert(ids_are_indices(payload_type_table));
 // stores its y in bf16.
 enum class Compute : uint8_t { fp32, bf16, fp16 };
 
-struct ComputeInfo {
-  Compute id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr ComputeInfo compute_table[] = {
+inline constexpr AxisRow<Compute> compute_table[] = {
     {Compute::fp32, "fp32", "operations of `arithmetic` are rounded to fp32", "definition"},
     {Compute::bf16, "bf16", "x, a and a/M are rounded to bf16, and payloads where there is no tensor scale",
      "compressed-tensors and microxcaling on bf16 tensors"},

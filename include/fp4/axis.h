@@ -8,6 +8,21 @@
 
 namespace fp4 {
 
+// Rows of axes that have no facts of their own.
+template <class Id>
+struct AxisWord {
+  Id id;
+  const char* name;
+  const char* doc;
+};
+template <class Id>
+struct AxisRow {
+  Id id;
+  const char* name;
+  const char* doc;
+  const char* source;
+};
+
 template <class Row, std::size_t N>
 constexpr bool ids_are_indices(const Row (&table)[N]) {
   for (std::size_t i = 0; i < N; ++i) {

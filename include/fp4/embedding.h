@@ -111,13 +111,7 @@ FP4_HD inline float integer_value(const IntegerRow& row, uint32_t code) {
 
 enum class BagOrder : uint8_t { sequential, fused, exact };
 
-struct BagOrderInfo {
-  BagOrder id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-inline constexpr BagOrderInfo bag_order_table[] = {
+inline constexpr AxisRow<BagOrder> bag_order_table[] = {
     {BagOrder::sequential, "sequential", "acc = acc + x in fp32, in the order of the ids", "a loop over decoded rows"},
     {BagOrder::fused, "fused", "integer rows: acc = fma(s, code, acc + b); other rows as sequential",
      "FBGEMM EmbeddingSpMDM"},

@@ -9,12 +9,7 @@ namespace fp4 {
 
 enum class Evidence : uint8_t { measured, documented, modelled, defined };
 
-struct EvidenceInfo {
-  Evidence id;
-  const char* name;
-  const char* doc;
-};
-inline constexpr EvidenceInfo evidence_table[] = {
+inline constexpr AxisWord<Evidence> evidence_table[] = {
     {Evidence::measured, "measured",
      "equal to the words of a device, in all that were compared; the source says which"},
     {Evidence::documented, "documented", "what the maker's text says; no word of a device was compared"},

@@ -27,13 +27,6 @@ struct HadamardNormaliseInfo {
   const char* source;
   int extra_ops;  // multiplications per element
 };
-struct HadamardOutputInfo {
-  HadamardOutput id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
 inline constexpr HadamardSignsInfo hadamard_signs_table[] = {
     {HadamardSigns::none, "none", "deterministic H", "2605.09825", false},
     {HadamardSigns::fixed, "fixed", "one fixed pattern of 16 signs, repeated", "Transformer Engine", false},
@@ -44,7 +37,7 @@ inline constexpr HadamardNormaliseInfo hadamard_normalise_table[] = {
     {HadamardNormalise::sqrt, "sqrt", "orthonormal: times fl32(1/sqrt(h))", "2404.00456", 1},
     {HadamardNormalise::fold, "fold", "left out; the product is multiplied by 1/h", "exact powers of two", 0},
 };
-inline constexpr HadamardOutputInfo hadamard_output_table[] = {
+inline constexpr AxisRow<HadamardOutput> hadamard_output_table[] = {
     {HadamardOutput::fp32, "fp32", "the transform as it is", "definition"},
     {HadamardOutput::bf16, "bf16", "rounded to bf16 before it is quantised",
      "Transformer Engine, torchao's exact mode"},

@@ -16,32 +16,24 @@ enum class Ragged : uint8_t { pad, refuse };
 enum class ScaleOverflow : uint8_t { saturate, nan };
 enum class Subnormals : uint8_t { keep, flush };
 
-template <class Id>
-struct PolicyInfo {
-  Id id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr PolicyInfo<ZeroBlock> zero_block_table[] = {
+inline constexpr AxisRow<ZeroBlock> zero_block_table[] = {
     {ZeroBlock::one, "one", "an all-zero block has scale 1", "definition"},
     {ZeroBlock::limit, "limit", "the code the rule tends to as amax -> 0", "torchao, Transformer Engine"},
 };
-inline constexpr PolicyInfo<ZeroScale> zero_scale_table[] = {
+inline constexpr AxisRow<ZeroScale> zero_scale_table[] = {
     {ZeroScale::smallest, "smallest", "a scale that rounds to zero becomes the smallest positive one", "definition"},
     {ZeroScale::one, "one", "it becomes 1", "2609.02846"},
     {ZeroScale::keep, "keep", "it stays zero: the block decodes to zeros", "Transformer Engine"},
     {ZeroScale::eighth, "eighth", "it becomes 1/8", "compressed-tensors"},
 };
-inline constexpr PolicyInfo<NegativeZero> negative_zero_table[] = {
+inline constexpr AxisRow<NegativeZero> negative_zero_table[] = {
     {NegativeZero::keep, "keep", "negatives that round to zero give -0", "OCP MX 1.0"},
     {NegativeZero::drop, "drop", "they give +0", "ggml; PTX cvt .pzo"},
     {NegativeZero::of_rounding, "of_rounding", "they give -0, an input -0 gives +0",
      "code that takes the sign by x < 0: Model-Optimizer, compressed-tensors, vLLM's emulation"},
     {NegativeZero::zeros, "zeros", "they give -0, and so does an input 0 of either sign", "Model-Optimizer MXFP4"},
 };
-inline constexpr PolicyInfo<Nonfinite> nonfinite_table[] = {
+inline constexpr AxisRow<Nonfinite> nonfinite_table[] = {
     {Nonfinite::block_nan, "block_nan", "infinity or NaN makes the block's scale NaN", "OCP MX 1.0"},
     {Nonfinite::saturate, "saturate", "infinity becomes the largest code, NaN code 0", "saturating kernels"},
     {Nonfinite::max, "max", "infinity becomes the largest code with its sign, NaN the largest code",
@@ -52,16 +44,16 @@ inline constexpr PolicyInfo<Nonfinite> nonfinite_table[] = {
      "as block_nan; a NaN makes the tensor scale NaN, too, and so every scale under it",
      "TransformerEngine's reference, torchao: the amax of a tensor with a NaN is NaN"},
 };
-inline constexpr PolicyInfo<Ragged> ragged_table[] = {
+inline constexpr AxisRow<Ragged> ragged_table[] = {
     {Ragged::pad, "pad", "K is padded with zeros to a multiple of the block", "definition"},
     {Ragged::refuse, "refuse", "K must be a multiple of the block", "strict kernels"},
 };
-inline constexpr PolicyInfo<ScaleOverflow> scale_overflow_table[] = {
+inline constexpr AxisRow<ScaleOverflow> scale_overflow_table[] = {
     {ScaleOverflow::saturate, "saturate", "a scale beyond the largest one becomes that", "PTX cvt.satfinite"},
     {ScaleOverflow::nan, "nan", "it becomes NaN, where the format has one",
      "PTX cvt to ue5m3x2 and e4m3x2 without satfinite"},
 };
-inline constexpr PolicyInfo<Subnormals> subnormals_table[] = {
+inline constexpr AxisRow<Subnormals> subnormals_table[] = {
     {Subnormals::keep, "keep", "fp32 subnormals count", "IEEE 754"},
     {Subnormals::flush, "flush", "inputs below 2^-126 are zeros of their sign, for maxima, too",
      "PTX cvt .scaled::n1::ue8m0, Tenstorrent"},

@@ -22,14 +22,7 @@ enum class RandomStream : uint8_t {
   one_rank
 };
 
-struct RandomStreamInfo {
-  RandomStream id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr RandomStreamInfo random_stream_table[] = {
+inline constexpr AxisRow<RandomStream> random_stream_table[] = {
     {RandomStream::philox, "philox", "Philox4x32-10 of the position", "rng.h"},
     {RandomStream::counter, "counter", "word j is the seed's low word + j", "fault: a counter that nothing mixes"},
     {RandomStream::constant, "constant", "every word is the first one of the tensor",

@@ -70,9 +70,6 @@ FP4_HD constexpr uint32_t random_draw(RandomPlace at, uint64_t i, int n) {
   return n == 32 ? word : word & ((1u << bits) - 1u);
 }
 
-// Bit j mod 128 of block floor(j/128): a 1-bit draw.
-FP4_HD constexpr bool random_bit(RandomPlace at, uint64_t j) { return random_draw(at, j, 1) != 0; }
-
 // Uniform in [0,1): 24 bits.
 FP4_HD constexpr float random_uniform(RandomPlace at, uint64_t i) {
   return static_cast<float>(random_draw(at, i, 32) >> 8) * 0x1p-24f;

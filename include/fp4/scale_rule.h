@@ -73,14 +73,7 @@ static_assert(ids_are_indices(scale_rule_table));
 // Where rules of the power family take log2 from. Float log2 rounds to a power of two that the maximum does not reach.
 enum class Exponent : uint8_t { bits, float_log2 };
 
-struct ExponentInfo {
-  Exponent id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr ExponentInfo exponent_table[] = {
+inline constexpr AxisRow<Exponent> exponent_table[] = {
     {Exponent::bits, "bits", "exact", "definition"},
     {Exponent::float_log2, "float_log2",
      "of log2 rounded to fp32 (to bf16 under compute=bf16): one high up to 44 ulp below 2^-117, 1 ulp below 2^3",
@@ -95,14 +88,7 @@ enum class TrialError : uint8_t { mse, mae, max };
 // square block are added in halves: row r and row r + B/2, and so on.
 enum class ErrorOrder : uint8_t { fp64, decoded_amax, decoded_factor, scaled };
 
-struct ErrorOrderInfo {
-  ErrorOrder id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr ErrorOrderInfo error_order_table[] = {
+inline constexpr AxisRow<ErrorOrder> error_order_table[] = {
     {ErrorOrder::fp64, "fp64", "x minus the decoded value, in fp64, ascending k", "definition"},
     {ErrorOrder::decoded_amax, "decoded_amax", "fl32(fl32(fl32(fl32(q*s)*A) / fl32(target*M)) - x), in fp32",
      "Transformer Engine 4over6"},
@@ -114,14 +100,7 @@ inline constexpr ErrorOrderInfo error_order_table[] = {
 };
 static_assert(ids_are_indices(error_order_table));
 
-struct TrialErrorInfo {
-  TrialError id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr TrialErrorInfo trial_error_table[] = {
+inline constexpr AxisRow<TrialError> trial_error_table[] = {
     {TrialError::mse, "mse", "sum of squared errors", "2512.02010"},
     {TrialError::mae, "mae", "sum of absolute errors", "2512.02010; Transformer Engine"},
     {TrialError::max, "max", "largest absolute error", "2512.02010"},
@@ -182,13 +161,7 @@ FP4_HD constexpr Divisor rule_divisor(ScaleRule rule, const FloatFormat& element
 // mantissa bits is rounded down by at most 1/17, which is then no clipping, so that stochastic rounding has no bias.
 enum class Headroom : uint8_t { none, unbiased };
 
-struct HeadroomInfo {
-  Headroom id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-inline constexpr HeadroomInfo headroom_table[] = {
+inline constexpr AxisRow<Headroom> headroom_table[] = {
     {Headroom::none, "none", "block maxima reach M", "definition"},
     {Headroom::unbiased, "unbiased", "they reach 16/17 of M, and so does the tensor scale's target*M",
      "Quartet II 2601.22813; fouroversix, round_style=stochastic_unbiased"},

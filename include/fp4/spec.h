@@ -3,6 +3,7 @@
 // words means nothing, so that a grid can count impossible points. Words and JSON live in src/spec_text.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -197,162 +198,154 @@ inline std::string invalid_grid_reason(const QuantSpec& s) {
   return "";
 }
 
-// Why this combination is impossible; empty when it is fine.
-inline std::string invalid_reason(const QuantSpec& s) {
-  const auto in = [](const auto& list, int v) {
-    for (int x : list) {
-      if (x == v) return true;
-    }
-    return false;
-  };
-  constexpr int bit_counts[] = {4, 8, 16, 32};
-  if (!in(bit_counts, s.random_bits)) return "random_bits must be 4, 8, 16 or 32";
-  if (s.prescale != 1.0f && s.prescale != 0.75f) return "prescale must be 1 or 0.75";
-  if (std::string reason = invalid_grid_reason(s); !reason.empty()) return reason;
-  if (!s.has_scale()) return "";
+// What breaks a combination of fields, and what is said then; of several the first.
+struct SpecRule {
+  bool is_broken;
+  const char* reason;
+};
+inline const char* first_broken(std::initializer_list<SpecRule> rules) {
+  for (const SpecRule& rule : rules)
+    if (rule.is_broken) return rule.reason;
+  return "";
+}
+
+// Blocks and the rules of their scales.
+inline const char* invalid_block_reason(const QuantSpec& s) {
   const FloatFormat& scale = format_of(s.scale);
-  if (s.element == Element::bf16 || s.element == Element::fp16 || s.element == Element::fp32) {
-    return "elements bf16, fp16 and fp32 carry their own exponents: scale must be none";
-  }
-  if ((s.block.kind == BlockKind::vector || s.block.kind == BlockKind::square) && !in(block_sizes, s.block.size)) {
-    return "block must be 8, 16, 32, 64 or 128, one of these squared, row or tensor";
-  }
-  if (s.scale_rule == ScaleRule::uos && s.element != Element::e2m1) return "scale_rule uos is defined for e2m1 only";
-  if (s.scale_rule == ScaleRule::four_over_six && scale.mantissa_bits == 0) {
-    return "scale_rule four_over_six needs a scale format with mantissa bits";
-  }
-  if (s.corrects_scales() && (scale.mantissa_bits == 0 || s.block.kind != BlockKind::vector)) {
-    return "scale_rule ms_eden needs 1 x B blocks and a scale format with mantissa bits";
-  }
-  if (s.corrects_scales() && s.scale_rounding != Rounding::nearest_even) {
-    return "scale_rule ms_eden rounds its scales stochastically itself: scale_rounding must be nearest_even";
-  }
-  if (s.tensor_scale == TensorScale::row && s.block.kind != BlockKind::vector) {
-    return "tensor_scale row needs 1 x B blocks";
-  }
+  bool is_size = s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor;
+  for (const int size : block_sizes) is_size = is_size || s.block.size == size;
+  return first_broken({
+      {s.element == Element::bf16 || s.element == Element::fp16 || s.element == Element::fp32,
+       "elements bf16, fp16 and fp32 carry their own exponents: scale must be none"},
+      {!is_size, "block must be 8, 16, 32, 64 or 128, one of these squared, row or tensor"},
+      {s.scale_rule == ScaleRule::uos && s.element != Element::e2m1, "scale_rule uos is defined for e2m1 only"},
+      {s.scale_rule == ScaleRule::four_over_six && scale.mantissa_bits == 0,
+       "scale_rule four_over_six needs a scale format with mantissa bits"},
+      {s.corrects_scales() && (scale.mantissa_bits == 0 || s.block.kind != BlockKind::vector),
+       "scale_rule ms_eden needs 1 x B blocks and a scale format with mantissa bits"},
+      {s.corrects_scales() && s.scale_rounding != Rounding::nearest_even,
+       "scale_rule ms_eden rounds its scales stochastically itself: scale_rounding must be nearest_even"},
+      {s.tensor_scale == TensorScale::row && s.block.kind != BlockKind::vector, "tensor_scale row needs 1 x B blocks"},
+  });
+}
+
+// Orders of operations, their types, and what they start from.
+inline const char* invalid_order_reason(const QuantSpec& s) {
   const bool has_own_order = s.arithmetic == Arithmetic::te || s.arithmetic == Arithmetic::vllm ||
                              s.arithmetic == Arithmetic::divide_global || s.arithmetic == Arithmetic::modelopt ||
                              s.arithmetic == Arithmetic::multiply || s.arithmetic == Arithmetic::fouroversix ||
                              s.arithmetic == Arithmetic::factor_first || s.arithmetic == Arithmetic::bf16_reciprocals;
-  if (s.scale_rule == ScaleRule::encode && has_own_order) {
-    return "scale_rule encode is defined for arithmetic exact, divide and reciprocal, not for te and others in fp32";
-  }
   const bool is_fp32_order = payload_order_of(s.arithmetic) != PayloadOrder::of_arithmetic;
-  if (s.payload != PayloadOrder::of_arithmetic && (!is_fp32_order || s.scale_rule == ScaleRule::encode)) {
-    return "payload orders of their own need an arithmetic in fp32, not exact nor multiply, and no scale_rule encode";
-  }
-  if (s.payload != PayloadOrder::of_arithmetic && reads_multiplier(s.payload) &&
-      !starts_from_multiplier(s.arithmetic)) {
-    return "payload divide_global, multiply_global and divide_then_multiply read S: arithmetic must be te, vllm, "
-           "divide_global or fouroversix";
-  }
-  if (s.payload_type != PayloadType::of_compute && (s.has_tensor_scale() || s.scale_rule == ScaleRule::encode)) {
-    return "payload_type bf16 takes no tensor scale and no scale_rule encode";
-  }
-  if (s.factor_order != FactorOrder::of_arithmetic && !starts_from_multiplier(s.arithmetic)) {
-    return "factor_order needs an arithmetic that starts from S: te, vllm, divide_global, multiply or fouroversix";
-  }
   const bool is_given = s.tensor_scale == TensorScale::given;
-  if (is_given != (s.factor != 0.0f) || !(s.factor >= 0.0f) || !is_finite(s.factor)) {
-    return "tensor_scale given needs a positive factor, and factor needs tensor_scale given: tensor_scale=NUMBER says "
-           "both";
-  }
-  if (is_given && (s.decode == Decode::amax_first || s.factor_format != FactorFormat::fp32)) {
-    return "tensor_scale given knows no amax and no factor_format";
-  }
   const bool has_error_order =
       starts_from_multiplier(s.arithmetic) || (s.error_order == ErrorOrder::scaled && s.choice.is_on && is_fp32_order);
-  if (s.error_order != ErrorOrder::fp64 && ((!tries_codes(s.scale_rule) && !s.choice.is_on) || !s.has_tensor_scale() ||
-                                            !has_error_order || s.prescale != 1.0f)) {
-    return "error orders in fp32 need scale_rule four_over_six or mse or a choice, a tensor scale, an arithmetic that "
-           "starts from S (scaled of a choice: one in fp32) and no prescale";
-  }
-  if (s.error_order != ErrorOrder::fp64 && (s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor)) {
-    return "error orders in fp32 are defined for 1 x B and B x B blocks";
-  }
-  if (s.error_order == ErrorOrder::decoded_amax && is_given) return "error_order decoded_amax needs the tensor's amax";
-  if (s.arithmetic == Arithmetic::multiply && is_quest(s.scale_rule)) {
-    return "arithmetic multiply is not defined for quest rules";
-  }
-  if (s.has_tensor_scale() && s.factor_format == FactorFormat::mantissa8 && s.scale != Scale::e8m0) {
-    return "factor_format mantissa8 leaves its exponent to the block scales: scale must be e8m0";
-  }
-  if (s.has_tensor_scale() && s.factor_format != FactorFormat::fp32 && s.decode == Decode::amax_first) {
-    return "decode amax_first stores the amax in fp32: factor_format must be fp32";
-  }
-  if (s.compute != Compute::fp32 && (s.arithmetic == Arithmetic::exact || s.scale_rule == ScaleRule::encode)) {
-    return "compute bf16 and fp16 round operations: arithmetic must not be exact, nor scale_rule encode";
-  }
-  if (s.compute != Compute::fp32 && is_quest(s.scale_rule))
-    return "compute bf16 and fp16 are not defined for quest rules";
+  return first_broken({
+      {s.scale_rule == ScaleRule::encode && has_own_order,
+       "scale_rule encode is defined for arithmetic exact, divide and reciprocal, not for te and others in fp32"},
+      {s.payload != PayloadOrder::of_arithmetic && (!is_fp32_order || s.scale_rule == ScaleRule::encode),
+       "payload orders of their own need an arithmetic in fp32, not exact nor multiply, and no scale_rule encode"},
+      {s.payload != PayloadOrder::of_arithmetic && reads_multiplier(s.payload) && !starts_from_multiplier(s.arithmetic),
+       "payload divide_global, multiply_global and divide_then_multiply read S: arithmetic must be te, vllm, "
+       "divide_global or fouroversix"},
+      {s.payload_type != PayloadType::of_compute && (s.has_tensor_scale() || s.scale_rule == ScaleRule::encode),
+       "payload_type bf16 takes no tensor scale and no scale_rule encode"},
+      {s.factor_order != FactorOrder::of_arithmetic && !starts_from_multiplier(s.arithmetic),
+       "factor_order needs an arithmetic that starts from S: te, vllm, divide_global, multiply or fouroversix"},
+      {is_given != (s.factor != 0.0f) || !(s.factor >= 0.0f) || !is_finite(s.factor),
+       "tensor_scale given needs a positive factor, and factor needs tensor_scale given: tensor_scale=NUMBER says "
+       "both"},
+      {is_given && (s.decode == Decode::amax_first || s.factor_format != FactorFormat::fp32),
+       "tensor_scale given knows no amax and no factor_format"},
+      {s.error_order != ErrorOrder::fp64 && ((!tries_codes(s.scale_rule) && !s.choice.is_on) || !s.has_tensor_scale() ||
+                                             !has_error_order || s.prescale != 1.0f),
+       "error orders in fp32 need scale_rule four_over_six or mse or a choice, a tensor scale, an arithmetic that "
+       "starts from S (scaled of a choice: one in fp32) and no prescale"},
+      {s.error_order != ErrorOrder::fp64 && (s.block.kind == BlockKind::row || s.block.kind == BlockKind::tensor),
+       "error orders in fp32 are defined for 1 x B and B x B blocks"},
+      {s.error_order == ErrorOrder::decoded_amax && is_given, "error_order decoded_amax needs the tensor's amax"},
+      {s.arithmetic == Arithmetic::multiply && is_quest(s.scale_rule),
+       "arithmetic multiply is not defined for quest rules"},
+      {s.has_tensor_scale() && s.factor_format == FactorFormat::mantissa8 && s.scale != Scale::e8m0,
+       "factor_format mantissa8 leaves its exponent to the block scales: scale must be e8m0"},
+      {s.has_tensor_scale() && s.factor_format != FactorFormat::fp32 && s.decode == Decode::amax_first,
+       "decode amax_first stores the amax in fp32: factor_format must be fp32"},
+  });
+}
+
+// Types of operations, logarithms and decoding.
+inline const char* invalid_decode_reason(const QuantSpec& s) {
+  const FloatFormat& scale = format_of(s.scale);
   const bool knows_log2 = s.scale_rule == ScaleRule::floor || s.scale_rule == ScaleRule::ceil ||
                           s.scale_rule == ScaleRule::rceil || s.scale_rule == ScaleRule::even ||
                           s.scale_rule == ScaleRule::even_above || s.scale_rule == ScaleRule::nearest_log2 ||
                           s.scale_rule == ScaleRule::nearest_log2_amax;
-  if (s.exponent == Exponent::float_log2 && !knows_log2) {
-    return "exponent float_log2 is defined for scale_rule floor, ceil, rceil, even, even_above, nearest_log2 and "
-           "nearest_log2_amax";
-  }
   const bool rounds_up = s.scale_rule == ScaleRule::ceil || s.scale_rule == ScaleRule::rceil ||
                          s.scale_rule == ScaleRule::nearest_log2 || s.scale_rule == ScaleRule::nearest_log2_amax;
-  if (s.exponent == Exponent::float_log2 && (s.compute == Compute::fp16 || (s.compute != Compute::fp32 && rounds_up))) {
-    return "exponent float_log2 is defined in bf16 for scale_rule floor, even and even_above, in fp16 for none";
-  }
-  if (s.decode != Decode::scale_then_tensor && (s.prescale != 1.0f || s.scale_rule == ScaleRule::encode)) {
-    return "decode orders other than scale_then_tensor take no prescale and no scale_rule encode";
-  }
-  if (s.decode == Decode::divide_global && !starts_from_multiplier(s.arithmetic)) {
-    return "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global, multiply or "
-           "fouroversix";
-  }
-  if (s.decode == Decode::amax_first && (s.corrects_scales() || tries_codes(s.scale_rule))) {
-    return "decode amax_first is not defined for scale_rule ms_eden, four_over_six and mse";
-  }
-  if (s.scale_rule == ScaleRule::encode && s.zero_scale == ZeroScale::keep && scale.has_zero) {
-    return "zero_scale keep is not defined for scale_rule encode";
-  }
-  if (s.scale_rounding != Rounding::nearest_even && s.scale_rounding != Rounding::toward_positive &&
-      s.scale_rounding != Rounding::stochastic && s.scale_rounding != Rounding::nearest_away &&
-      s.scale_rounding != Rounding::toward_zero) {
-    return "scale_rounding must be nearest_even, nearest_away, toward_positive, toward_zero or stochastic";
-  }
-  if (s.tensor_scale == TensorScale::outer128 && s.block.kind != BlockKind::vector) {
-    return "tensor_scale outer128 needs 1 x B blocks";
-  }
-  if (!(s.target >= 0.0f) || !is_finite(s.target)) return "target must be a positive number";
-  if (s.hold_steps < 1) return "hold_steps must be at least 1";
-  if (!(s.scale_floor >= 0.0f) || s.scale_floor > decode(scale, scale.largest_code)) {
-    return "scale_floor must lie between 0 and the largest scale";
-  }
-  if (!(s.scale_ceiling >= 0.0f) || (s.scale_ceiling > 0.0f && s.scale_ceiling < s.scale_floor)) {
-    return "scale_ceiling must be 0 (none) or at least scale_floor";
-  }
-  if (s.scale_ceiling > 0.0f && s.scale_ceiling < decode(scale, scale.has_zero ? 1u : 0u)) {
-    return "scale_ceiling must be 0 (none) or at least the smallest scale";
-  }
-  if (!(s.scale_add >= 0.0f) || (s.scale_add > 0.0f && s.scale_add < 0x1p-126f)) {
-    return "scale_add must be 0 or a normal positive number";
-  }
-  if (s.scale_add > 0.0f && s.scale_rule != ScaleRule::quest_floor)
-    return "scale_add belongs to scale_rule quest_floor";
-  if (s.headroom != Headroom::none && s.scale_rule != ScaleRule::amax && !tries_codes(s.scale_rule))
-    return "headroom needs scale_rule amax, four_over_six or mse";
-  if (s.headroom != Headroom::none && s.has_tensor_scale() && s.factor_format == FactorFormat::mantissa8)
-    return "headroom and factor_format mantissa8 exclude each other: that does not read the target";
-  if (s.nonfinite == Nonfinite::tensor_nan && !(s.has_tensor_scale() && scale.has_nan()))
-    return "nonfinite tensor_nan needs a tensor scale and a scale format that has NaN";
+  return first_broken({
+      {s.compute != Compute::fp32 && (s.arithmetic == Arithmetic::exact || s.scale_rule == ScaleRule::encode),
+       "compute bf16 and fp16 round operations: arithmetic must not be exact, nor scale_rule encode"},
+      {s.compute != Compute::fp32 && is_quest(s.scale_rule), "compute bf16 and fp16 are not defined for quest rules"},
+      {s.exponent == Exponent::float_log2 && !knows_log2,
+       "exponent float_log2 is defined for scale_rule floor, ceil, rceil, even, even_above, nearest_log2 and "
+       "nearest_log2_amax"},
+      {s.exponent == Exponent::float_log2 && (s.compute == Compute::fp16 || (s.compute != Compute::fp32 && rounds_up)),
+       "exponent float_log2 is defined in bf16 for scale_rule floor, even and even_above, in fp16 for none"},
+      {s.decode != Decode::scale_then_tensor && (s.prescale != 1.0f || s.scale_rule == ScaleRule::encode),
+       "decode orders other than scale_then_tensor take no prescale and no scale_rule encode"},
+      {s.decode == Decode::divide_global && !starts_from_multiplier(s.arithmetic),
+       "decode divide_global needs an arithmetic that starts from S: te, vllm, divide_global, multiply or fouroversix"},
+      {s.decode == Decode::amax_first && (s.corrects_scales() || tries_codes(s.scale_rule)),
+       "decode amax_first is not defined for scale_rule ms_eden, four_over_six and mse"},
+      {s.scale_rule == ScaleRule::encode && s.zero_scale == ZeroScale::keep && scale.has_zero,
+       "zero_scale keep is not defined for scale_rule encode"},
+  });
+}
+
+// Numbers, and words that only some scales have.
+inline const char* invalid_range_reason(const QuantSpec& s) {
+  const FloatFormat& scale = format_of(s.scale);
+  return first_broken({
+      {s.scale_rounding != Rounding::nearest_even && s.scale_rounding != Rounding::toward_positive &&
+           s.scale_rounding != Rounding::stochastic && s.scale_rounding != Rounding::nearest_away &&
+           s.scale_rounding != Rounding::toward_zero,
+       "scale_rounding must be nearest_even, nearest_away, toward_positive, toward_zero or stochastic"},
+      {s.tensor_scale == TensorScale::outer128 && s.block.kind != BlockKind::vector,
+       "tensor_scale outer128 needs 1 x B blocks"},
+      {!(s.target >= 0.0f) || !is_finite(s.target), "target must be a positive number"},
+      {s.hold_steps < 1, "hold_steps must be at least 1"},
+      {!(s.scale_floor >= 0.0f) || s.scale_floor > decode(scale, scale.largest_code),
+       "scale_floor must lie between 0 and the largest scale"},
+      {!(s.scale_ceiling >= 0.0f) || (s.scale_ceiling > 0.0f && s.scale_ceiling < s.scale_floor),
+       "scale_ceiling must be 0 (none) or at least scale_floor"},
+      {s.scale_ceiling > 0.0f && s.scale_ceiling < decode(scale, scale.has_zero ? 1u : 0u),
+       "scale_ceiling must be 0 (none) or at least the smallest scale"},
+      {!(s.scale_add >= 0.0f) || (s.scale_add > 0.0f && s.scale_add < 0x1p-126f),
+       "scale_add must be 0 or a normal positive number"},
+      {s.scale_add > 0.0f && s.scale_rule != ScaleRule::quest_floor, "scale_add belongs to scale_rule quest_floor"},
+      {s.headroom != Headroom::none && s.scale_rule != ScaleRule::amax && !tries_codes(s.scale_rule),
+       "headroom needs scale_rule amax, four_over_six or mse"},
+      {s.headroom != Headroom::none && s.has_tensor_scale() && s.factor_format == FactorFormat::mantissa8,
+       "headroom and factor_format mantissa8 exclude each other: that does not read the target"},
+      {s.nonfinite == Nonfinite::tensor_nan && !(s.has_tensor_scale() && scale.has_nan()),
+       "nonfinite tensor_nan needs a tensor scale and a scale format that has NaN"},
+  });
+}
+
+// Why this combination is impossible; empty when it is fine.
+inline std::string invalid_reason(const QuantSpec& s) {
+  if (s.random_bits != 4 && s.random_bits != 8 && s.random_bits != 16 && s.random_bits != 32)
+    return "random_bits must be 4, 8, 16 or 32";
+  if (s.prescale != 1.0f && s.prescale != 0.75f) return "prescale must be 1 or 0.75";
+  if (std::string reason = invalid_grid_reason(s); !reason.empty()) return reason;
+  if (!s.has_scale()) return "";
+  for (const auto reason : {invalid_block_reason, invalid_order_reason, invalid_decode_reason, invalid_range_reason})
+    if (const std::string why = reason(s); !why.empty()) return why;
   return "";
 }
 
 // Where an operand of a backward product comes from.
 enum class Source : uint8_t { high_precision, fprop_quantised };
-struct SourceInfo {
-  Source id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-inline constexpr SourceInfo source_table[] = {
+inline constexpr AxisRow<Source> source_table[] = {
     {Source::high_precision, "high_precision", "quantised from the high-precision tensor", "2509.25149"},
     {Source::fprop_quantised, "fprop_quantised", "quantised again from the decoded forward operand",
      "TetraJet 2502.20853"},

@@ -37,14 +37,7 @@ static_assert(ids_are_indices(tensor_scale_table));
 // How S = target*M/A is worked out.
 enum class FactorOrder : uint8_t { of_arithmetic, divide, inverse };
 
-struct FactorOrderInfo {
-  FactorOrder id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr FactorOrderInfo factor_order_table[] = {
+inline constexpr AxisRow<FactorOrder> factor_order_table[] = {
     {FactorOrder::of_arithmetic, "of_arithmetic", "inverse under divide_global, else divide", "definition"},
     {FactorOrder::divide, "divide", "S = fl32(target*M / A)", "Transformer Engine, vLLM's kernels"},
     {FactorOrder::inverse, "inverse", "S = fl32(target*M * fl32(1/A)), as number / tensor in PyTorch",
@@ -88,14 +81,7 @@ FP4_HD constexpr int64_t outer_scale_cols(int64_t cols) { return (cols + outer_s
 // M is the largest element value; all orders but the first take no prescale.
 enum class Decode : uint8_t { scale_then_tensor, factor_first, divide_global, amax_first };
 
-struct DecodeInfo {
-  Decode id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-
-inline constexpr DecodeInfo decode_table[] = {
+inline constexpr AxisRow<Decode> decode_table[] = {
     {Decode::scale_then_tensor, "scale_then_tensor", "fl32(fl32(q*s/p)*g); stores g", "definition"},
     {Decode::factor_first, "factor_first", "fl32(q*fl32(s*g)); stores g",
      "torchao, vLLM, Model-Optimizer, ue5m3-fp4, Quartet II"},
@@ -171,13 +157,7 @@ FP4_HD constexpr TensorFactor given_factor(Arithmetic order, float factor) {
 // each operand.
 enum class ProductFactor : uint8_t { tensor_scales, amaxes, amaxes_inverse };
 
-struct ProductFactorInfo {
-  ProductFactor id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-inline constexpr ProductFactorInfo product_factor_table[] = {
+inline constexpr AxisRow<ProductFactor> product_factor_table[] = {
     {ProductFactor::tensor_scales, "tensor_scales", "fl32(gA*gB)", "definition"},
     {ProductFactor::amaxes, "amaxes", "fl32(fl32(A_A*A_B) / fl32(T_A*T_B)), NVFP4's T_A*T_B = 36*448^2",
      "TransformerEngine's reference, NVFP4QuantizerRef.qgemm"},

@@ -21,28 +21,21 @@ enum class SoftmaxTile : uint8_t { after_sum, before_sum };
 enum class Recompute : uint8_t { forward, full };
 enum class SoftmaxDelta : uint8_t { derived, of_scores, of_output, of_full_output };
 
-template <class Id>
-struct AttentionWord {
-  Id id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-inline constexpr AttentionWord<CacheAxis> cache_axis_table[] = {
+inline constexpr AxisRow<CacheAxis> cache_axis_table[] = {
     {CacheAxis::token, "token", "blocks along the width of a head", "SageAttention3 2505.11594"},
     {CacheAxis::channel, "channel", "blocks along the positions", "KIVI 2402.02750"},
 };
-inline constexpr AttentionWord<SoftmaxTile> softmax_tile_table[] = {
+inline constexpr AxisRow<SoftmaxTile> softmax_tile_table[] = {
     {SoftmaxTile::after_sum, "after_sum", "P, whose rows add up to 1", "-"},
     {SoftmaxTile::before_sum, "before_sum", "exp(s - max); the product is divided by the row sum",
      "SageAttention3 2505.11594"},
 };
-inline constexpr AttentionWord<Recompute> recompute_table[] = {
+inline constexpr AxisRow<Recompute> recompute_table[] = {
     {Recompute::forward, "forward", "P of the forward pass, of quantised Q and K", "Attn-QAT 2603.00040"},
     {Recompute::full, "full", "exp(s - L) of Q and K before qk quantises them, with the forward's L",
      "FlashAttention's backward behind a quantised forward (2603.00040, drop-in)"},
 };
-inline constexpr AttentionWord<SoftmaxDelta> softmax_delta_table[] = {
+inline constexpr AxisRow<SoftmaxDelta> softmax_delta_table[] = {
     {SoftmaxDelta::derived, "derived", "the forward's chain rule: of_scores after the sum, of_output before it", "-"},
     {SoftmaxDelta::of_scores, "of_scores", "sum of P dP over the row", "definition of the softmax's gradient"},
     {SoftmaxDelta::of_output, "of_output", "sum of dY Y over the row, Y the forward's output",

@@ -18,18 +18,11 @@ namespace fp4::sim {
 enum class WeightCodes : uint8_t { nearest, gptq };
 enum class ColumnOrder : uint8_t { activation, stored };
 
-template <class Id>
-struct PostTrainingWord {
-  Id id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-inline constexpr PostTrainingWord<WeightCodes> weight_codes_table[] = {
+inline constexpr AxisRow<WeightCodes> weight_codes_table[] = {
     {WeightCodes::nearest, "nearest", "each weight by itself, as the recipe rounds", "2004.09602"},
     {WeightCodes::gptq, "gptq", "column by column, later columns make up for errors", "GPTQ 2210.17323"},
 };
-inline constexpr PostTrainingWord<ColumnOrder> column_order_table[] = {
+inline constexpr AxisRow<ColumnOrder> column_order_table[] = {
     {ColumnOrder::activation, "activation", "columns with the largest inputs first", "act-order of GPTQ's code"},
     {ColumnOrder::stored, "stored", "first to last", "2210.17323"},
 };

@@ -29,7 +29,4 @@ Element element_from(const JsonReader& from);
 /// The same for a word of a command line.
 Element element_from_word(const std::string& word, const std::string& place);
 
-/// "hif4" and other elements of the table that micro-exponents belong to, too.
-inline bool is_custom(Element element) { return !is_named(element); }
-
 }  // namespace fp4

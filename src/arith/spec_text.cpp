@@ -10,17 +10,10 @@
 #include "src/arith/spec_note.h"
 #include "src/files/tensor_reader.h"
 #include "src/text/error.h"
-#include "src/text/words.h"
+#include "src/text/named_rows.h"
 
 namespace fp4 {
 namespace {
-
-template <class Table>
-std::vector<std::string> names_of(const Table& table) {
-  std::vector<std::string> names;
-  for (const auto& row : table) names.emplace_back(row.name);
-  return names;
-}
 
 // JSON numbers, and the texts that come from key=value.
 double number_from(const JsonReader& v) {
@@ -485,8 +478,7 @@ std::string preset_of_words(std::string_view words) {
 }
 
 ProductFactor product_factor_of(const std::string& place, const std::string& word) {
-  if (const ProductFactorInfo* row = find_row(product_factor_table, word)) return row->id;
-  throw unknown_word(place, word, names_of(product_factor_table));
+  return named_row(place, word, product_factor_table).id;
 }
 
 Accumulator accumulator_from_words(std::string_view words, const std::string& place) {

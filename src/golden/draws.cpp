@@ -167,7 +167,7 @@ bool may_be_counter(const std::vector<DrawBound>& bounds, int bits) {
 
 // The faulty stream that such codes show, whatever its first word: it alone lets elements share their draws. nullptr
 // where elements draw apart, or too few of them say anything.
-const RandomStreamInfo* faulty_stream(const Case& c, const std::vector<DrawBound>& bounds) {
+const AxisRow<RandomStream>* faulty_stream(const Case& c, const std::vector<DrawBound>& bounds) {
   constexpr double enough = 20;  // by chance in exp(-20) of all dumps
   if (bounds.empty()) return nullptr;
   const int bits = quant_spec_from_words(c.words).random_bits;
@@ -182,7 +182,7 @@ const RandomStreamInfo* faulty_stream(const Case& c, const std::vector<DrawBound
   const auto said = std::count_if(bounds.begin(), bounds.end(), [](const DrawBound& b) { return b.says; });
   if (said > 256 && may_be_counter(bounds, bits)) return row(RandomStream::counter);
   if (is_shared(bounds.size(), [&](uint64_t i) { return i - i % cols % 2; })) return row(RandomStream::pairs);
-  for (const RandomStreamInfo& info : random_stream_table)
+  for (const AxisRow<RandomStream>& info : random_stream_table)
     if (const uint64_t n = repeat_of(info.id); n > 0 && n < cols)
       if (is_shared(bounds.size(), [&](uint64_t i) { return i - i % cols + i % cols % n; })) return &info;
   return nullptr;
@@ -199,7 +199,7 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
   }
   for (const Evidence& e : evidence) {
     if (e.array != "codes") continue;
-    if (const RandomStreamInfo* fault = faulty_stream(c, draw_bounds(c, in, e.got))) {
+    if (const AxisRow<RandomStream>* fault = faulty_stream(c, draw_bounds(c, in, e.got))) {
       causes.push_back(
           {{{"random_stream", fault->name}},
            fmt::format("other draws than the case's, and {}: no other rule lets elements share them", fault->doc),

@@ -202,7 +202,7 @@ std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
       k.accumulator = row.row;
       out.push_back({{{"accumulator", row.name}}, row.doc, k});
     }
-    for (const ProductFactorInfo& row : product_factor_table)
+    for (const auto& row : product_factor_table)
       if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
         add({{"product_factor", row.name}}, row.doc, [&](Kernel& k) { k.factor = row.id; });
     for (const RealTypeInfo& type : real_type_table)

@@ -13,12 +13,7 @@ namespace fp4::sweeps {
 
 enum class Alarm : uint8_t { better_than_fp32, at_edge, small_batch, untuned_reference, no_delta, no_effect };
 
-struct AlarmInfo {
-  Alarm id;
-  const char* name;
-  const char* doc;
-};
-inline constexpr AlarmInfo alarm_table[] = {
+inline constexpr AxisWord<Alarm> alarm_table[] = {
     {Alarm::better_than_fp32, "better than fp32",
      "a loss below fp32's by more than chance, corrected for the number of configurations: fp32 is badly trained"},
     {Alarm::at_edge, "at edge", "a tuned value at an end of its ladder: not the recipe's best"},

@@ -94,7 +94,7 @@ void compare_scale_rules(gpu::Device& device) {
   for (const ScaleRuleInfo& row : scale_rule_table) {
     if (row.id == ScaleRule::ms_eden) continue;  // draws for scales: the core quantises it alone
     for (const char* preset : {"mxfp4", "nvfp4", "ue5m3fp4,prescale=0.75"}) {
-      for (const ArithmeticInfo& order : arithmetic_table) {
+      for (const auto& order : arithmetic_table) {
         const std::string words = std::string(preset) + ",scale_rule=" + row.name + ",arithmetic=" + order.name;
         QuantSpec spec;
         try {

@@ -12,13 +12,7 @@ namespace fp4::cpu {
 
 enum class GemmKernel : uint8_t { level, pairs, groups, wide, int8, single, cut, terms, core, floats };
 
-struct GemmKernelInfo {
-  GemmKernel id;
-  const char* name;
-  const char* doc;
-};
-
-inline constexpr GemmKernelInfo gemm_kernel_table[] = {
+inline constexpr AxisWord<GemmKernel> gemm_kernel_table[] = {
     {GemmKernel::level, "level", "4-bit elements; scales near enough to be shifted into bytes: int32 over all of K"},
     {GemmKernel::pairs, "pairs", "6 and 8 bits in blocks of 32 under e8m0, fp32_block: 16-bit units, int32 dots"},
     {GemmKernel::groups, "groups", "4-bit elements; sums of groups as int32: dots times scales as 16-bit integers"},

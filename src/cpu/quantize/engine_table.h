@@ -11,13 +11,7 @@ namespace fp4::cpu {
 
 enum class QuantizeEngine : uint8_t { rows, shared, lanes };
 
-struct QuantizeEngineInfo {
-  QuantizeEngine id;
-  const char* name;
-  const char* doc;
-};
-
-inline constexpr QuantizeEngineInfo quantize_engine_table[] = {
+inline constexpr AxisWord<QuantizeEngine> quantize_engine_table[] = {
     {QuantizeEngine::rows, "rows", "blocks of 16 and 32 along contiguous rows, to the layout of files"},
     {QuantizeEngine::shared, "shared", "blocks of several rows: squares, whole rows, whole tensors"},
     {QuantizeEngine::lanes, "lanes", "blocks of one row, or no scales: sixteen rows in sixteen lanes"},

@@ -8,7 +8,6 @@
 // reads has a number of lines in flight and asks for the next row, in the order of the bags, once a line is free.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -55,12 +54,7 @@ struct TraceOptions {
 BagTrace zipf_trace(const TraceOptions& options);
 
 enum class MemorySystem : uint8_t { host, pool, device, fabric_switch };
-struct MemorySystemInfo {
-  MemorySystem id;
-  const char* name;
-  const char* doc;
-};
-inline constexpr MemorySystemInfo memory_system_table[] = {
+inline constexpr AxisWord<MemorySystem> memory_system_table[] = {
     {MemorySystem::host, "host", "rows in the host's DRAM"},
     {MemorySystem::pool, "pool", "CXL memory read by the host (Pond)"},
     {MemorySystem::device, "device", "devices sum what they hold (BEACON-like)"},
