@@ -1,49 +1,20 @@
 // Words of roles and statuses, in one place for store, tables and command line.
 #include "sweeps/record.h"
 
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::sweeps {
 
-std::string_view word(Role role) {
-  switch (role) {
-    case Role::run: return "run";
-    case Role::confirm: return "confirm";
-    case Role::reference: return "reference";
-    case Role::tune: return "tune";
-  }
-  return "";
-}
+// In the order of the enumerators.
+static const std::vector<std::string> roles = {"run", "confirm", "reference", "tune"};
+static const std::vector<std::string> places = {"fixed", "best", "at edge", "near best"};
 
-Role parse_role(std::string_view text) {
-  for (const Role role : {Role::run, Role::confirm, Role::reference, Role::tune}) {
-    if (word(role) == text) return role;
-  }
-  throw unknown_word("role", text, {"run", "confirm", "reference", "tune"});
-}
-
-std::string_view word(At at) {
-  switch (at) {
-    case At::fixed: return "fixed";
-    case At::best: return "best";
-    case At::edge: return "at edge";
-    case At::near: return "near best";
-  }
-  return "";
-}
-
-At parse_at(std::string_view text) {
-  for (const At at : {At::fixed, At::best, At::edge, At::near}) {
-    if (word(at) == text) return at;
-  }
-  throw unknown_word("at", text, {"fixed", "best", "at edge", "near best"});
-}
-
+std::string_view word(Role role) { return roles[static_cast<size_t>(role)]; }
+std::string_view word(At at) { return places[static_cast<size_t>(at)]; }
+Role parse_role(std::string_view text) { return static_cast<Role>(accepted_index("role", text, roles)); }
+At parse_at(std::string_view text) { return static_cast<At>(accepted_index("at", text, places)); }
 Status parse_status(std::string_view text) {
-  for (const Status status : {Status::finished, Status::diverged, Status::failed}) {
-    if (word(status) == text) return status;
-  }
-  throw unknown_word("status", text, {"finished", "diverged", "failed"});
+  return static_cast<Status>(accepted_index("status", text, {"finished", "diverged", "failed"}));
 }
 
 std::optional<double> measured(const RunRecord& run, std::string_view name) {

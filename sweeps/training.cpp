@@ -11,6 +11,7 @@
 #include "src/backends/backends.h"
 #include "src/backends/signature.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "tasks/run.h"
 
 namespace fp4::sweeps {
@@ -79,8 +80,7 @@ RunRecord record_of_run(const Json& config, uint64_t seed, const sim::RunOptions
 }
 
 bool task_has(const std::string& task, const std::string& path) {
-  const std::vector<std::string> names = tasks::task_names();
-  if (std::find(names.begin(), names.end(), task) == names.end()) throw unknown_word("task", task, names);
+  accepted_index("task", task, tasks::task_names());
   if (path.empty()) return true;
   const sim::Schema& schema = tasks::task_schema(task);
   return std::any_of(schema.begin(), schema.end(), [&](const sim::Field& field) { return field.path == path; });

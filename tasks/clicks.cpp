@@ -1,4 +1,3 @@
-// See clicks.h.
 #include "tasks/clicks.h"
 
 #include <algorithm>

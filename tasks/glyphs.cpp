@@ -1,4 +1,3 @@
-// See glyphs.h.
 #include "tasks/glyphs.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See idx.h.
 #include "tasks/idx.h"
 
 #include <algorithm>
@@ -47,9 +46,7 @@ IdxImages read_idx(const std::string& images_path, const std::string& labels_pat
     throw Error(labels_path + ": " + std::to_string(labels.sizes[0]) + " labels for " +
                 std::to_string(images.sizes[0]) + " images");
   if (images.sizes[0] < 20) throw Error(images_path + ": fewer than 20 images");
-  IdxImages r;
-  r.count = images.sizes[0];
-  r.pixels = static_cast<int>(images.sizes[1] * images.sizes[2]);
+  IdxImages r = {.count = images.sizes[0], .pixels = static_cast<int>(images.sizes[1] * images.sizes[2])};
   r.labels.assign(labels.bytes.begin(), labels.bytes.end());
   r.classes = *std::max_element(r.labels.begin(), r.labels.end()) + 1;
   double sum = 0, squares = 0;

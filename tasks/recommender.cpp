@@ -7,6 +7,7 @@
 
 #include "sim/engine/quantized_linear.h"
 #include "sim/net/row_tables.h"
+#include "src/text/named_rows.h"
 #include "tasks/clicks.h"
 #include "tasks/task_data.h"
 #include "tasks/tasks.h"
@@ -15,13 +16,6 @@ namespace fp4::tasks {
 namespace {
 
 using namespace sim;
-
-template <class Row, size_t N>
-std::vector<std::string> words_of(const Row (&table)[N]) {
-  std::vector<std::string> words;
-  for (const Row& row : table) words.push_back(row.name);
-  return words;
-}
 
 template <class Row, size_t N>
 auto word(const Row (&table)[N], const Json& config, const char* key) {
@@ -158,10 +152,10 @@ class Recommender : public Task {
   Schema schema(const Json&) const override {
     Schema s = common_schema(0.5, 0.0);
     s.insert(s.end(),
-             {{"row_format", "fp32", "how table rows are stored", words_of(row_format_table)},
+             {{"row_format", "fp32", "how table rows are stored", names_of(row_format_table)},
               {"update", "stochastic",
                "master: fp32 table, rows rounded when read; else stored in row_format, updated by this rounding",
-               words_of(row_update_table)},
+               names_of(row_update_table)},
               {"table_rate", 20.0, "learning rate of the tables' row-wise Adagrad, times lr", {}, 0, 1e6},
               {"order", "sequential", "how the rows of a bag are summed", {"sequential", "exact"}},
               {"dense", 13, "dense features", {}, 1, 8192},

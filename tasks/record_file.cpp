@@ -1,4 +1,3 @@
-// See record_file.h.
 #include "tasks/record_file.h"
 
 #include <fcntl.h>

@@ -5,7 +5,6 @@
 // Loss: mean squared error.
 #include <cmath>
 
-#include "fp4/elementary.h"
 #include "tasks/task_data.h"
 #include "tasks/tasks.h"
 

@@ -1,4 +1,3 @@
-// See run.h.
 #include "tasks/run.h"
 
 #include <fmt/core.h>
@@ -21,6 +20,7 @@
 #include "src/files/sha256.h"
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
+#include "src/text/named_rows.h"
 #include "tasks/task_data.h"
 #include "tasks/tasks.h"
 
@@ -139,9 +139,7 @@ Json told(const char* other, const Schema& fields, const Read& read) {
 Json canonical(const Json& given) {
   const std::vector<std::string> sections = {"branch", "eval", "recipe", "task", "train"};
   if (!given.is_object()) throw Error("configuration: expected an object with task, recipe, train, branch and eval");
-  for (const auto& [key, value] : given.items())
-    if (std::find(sections.begin(), sections.end(), key) == sections.end())
-      throw unknown_word("configuration", key, sections);
+  for (const auto& [key, value] : given.items()) accepted_index("configuration", key, sections);
   if (!given.contains("task")) throw Error("configuration: no task; accepted: a name or {\"name\": .., ..}");
   Json section = given.at("task");
   if (section.is_string()) section = Json{{"name", section}};
@@ -215,10 +213,8 @@ double effective_batch(const Json& config) {
   return static_cast<double>(batch_of(config)) * sequence_of(config) / std::exp(t * t);
 }
 
-namespace {
-
 // Of a network that is trained, or, with `is_judged`, only evaluated under the recipe.
-std::string reason_against(const Json& config, bool is_judged) {
+static std::string reason_against(const Json& config, bool is_judged) {
   const auto against = [](const Json& recipe, bool judged) -> std::string {
     const sim::Recipe read = recipe_from_json(recipe);
     const std::string only = "; accepted in: fp4sim eval, a grid's eval";
@@ -242,8 +238,6 @@ std::string reason_against(const Json& config, bool is_judged) {
   }
   return task_of(config).invalid_reason(config);
 }
-
-}  // namespace
 
 std::string invalid_reason(const Json& config) { return reason_against(config, /*is_judged=*/false); }
 

@@ -1,4 +1,3 @@
-// See task_data.h.
 #include "tasks/task_data.h"
 
 #include <fmt/core.h>

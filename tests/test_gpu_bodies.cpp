@@ -1,5 +1,5 @@
-// The GPU kernels without a GPU: the same bodies, run by host loops (src/gpu/host_device.h) in several launches. The
-// matrix units of both vendors are emulated lane by lane.
+// The GPU kernels without a GPU: the same bodies, run by host loops (tests/support/host_device.h) in several launches.
+// The matrix units of both vendors are emulated lane by lane.
 #include <catch2/catch.hpp>
 #include <random>
 
@@ -7,9 +7,9 @@
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
 #include "src/gpu/gpu_backend.h"
-#include "src/gpu/host_device.h"
 #include "src/gpu/pipeline.h"
 #include "tests/support/gpu_cases.h"
+#include "tests/support/host_device.h"
 #include "tools/bench/device_rates.h"
 
 namespace fp4 {

@@ -18,9 +18,7 @@ void LinearEngine::store_in_cache(Tape& tape, int product, Tensor x, bool by_col
     return;
   }
   if (!tape.pass.quantise || !recipe_.quantise) return;
-  QuantizeCall call;
-  call.x = by_column ? view(x).transposed() : view(x);
-  call.spec = rules.kv;
+  QuantizeCall call = {.x = by_column ? view(x).transposed() : view(x), .spec = rules.kv};
   // No other operand of a product that only rules quantise is a sketch of its factors.
   call.place = random_place(tape.pass, {product, part}, Gemm::fprop, 1, Purpose::sketch);
   if (rules.calibrates()) call.held_amax = held;

@@ -9,11 +9,9 @@
 
 namespace fp4::sim {
 
-namespace {
-
 // One row by one. The Dispatcher has several ways to a product, so asking whether a backend knows both specs would
 // refuse too much.
-void multiply_zeros(const Dispatcher& backend, const GemmSpec& s, const QuantSpec& of_a, const QuantSpec& of_b) {
+static void multiply_zeros(const Dispatcher& backend, const GemmSpec& s, const QuantSpec& of_a, const QuantSpec& of_b) {
   const auto block = [](const QuantSpec& q) { return q.has_scale() ? std::max(1, q.block.size) : 1; };
   const int k = std::lcm(std::lcm(block(of_a), block(of_b)), std::max(1, s.hadamard.size));
   const std::vector<float> zeros(static_cast<size_t>(k));
@@ -27,8 +25,6 @@ void multiply_zeros(const Dispatcher& backend, const GemmSpec& s, const QuantSpe
   call.c = &c, call.c_stride = 1;
   backend.multiply(call);
 }
-
-}  // namespace
 
 std::string unknown_words(const QuantSpec& s) {
   std::string words;

@@ -7,9 +7,7 @@
 
 namespace fp4::sim {
 
-namespace {
-
-OperandPower power_of(const Dispatcher& backend, const QuantizeCall& call) {
+static OperandPower power_of(const Dispatcher& backend, const QuantizeCall& call) {
   const MatrixView x = call.x;
   Quantized q;
   backend.quantize(call, q);
@@ -28,8 +26,6 @@ OperandPower power_of(const Dispatcher& backend, const QuantizeCall& call) {
   }
   return {mean_square(x), squares > 0 ? errors / squares : 0};
 }
-
-}  // namespace
 
 void GradientNoise::add(const Dispatcher& backend, const QuantizeCall& a, const QuantizeCall& b, const float* c,
                         int64_t c_row) {

@@ -1,6 +1,5 @@
 // Which layers follow the recipe, what ran in which precision, and what a checkpoint keeps; see quantized_linear.h.
 #include <algorithm>
-#include <cmath>
 
 #include "fp4/presets.h"
 #include "sim/engine/backend_check.h"
@@ -21,9 +20,7 @@ bool is_plain(const GemmSpec& s) {
 }
 
 QuantSpec unquantised() {
-  QuantSpec s;
-  s.element = Element::fp32;
-  s.scale = Scale::none;
+  QuantSpec s = {.element = Element::fp32, .scale = Scale::none};
   return s;
 }
 

@@ -1,4 +1,3 @@
-// See low_rank.h.
 #include "sim/engine/low_rank.h"
 
 #include <algorithm>

@@ -2,9 +2,7 @@
 // estimator_gradient.cpp.
 #include "sim/engine/quantized_linear.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "fp4/presets.h"
 #include "sim/engine/estimator_gradient.h"

@@ -1,5 +1,4 @@
 // The products of a split one; see split.h for what they are.
-#include <algorithm>
 
 #include "sim/engine/low_rank.h"
 #include "sim/engine/quantized_linear.h"
@@ -85,11 +84,7 @@ class LinearEngine::SplitRun {
   }
   // A part in another format, or of another shape, with random bits of its own and no Hadamard.
   QuantizeCall apart(int operand, MatrixView x, const QuantSpec& spec, Purpose purpose) const {
-    QuantizeCall call;
-    call.x = x;
-    call.spec = spec;
-    call.place = place(operand, purpose);
-    call.threads = tape_.pass.threads;
+    QuantizeCall call = {.x = x, .spec = spec, .place = place(operand, purpose), .threads = tape_.pass.threads};
     return call;
   }
   RandomPlace place(int operand, Purpose purpose) const {

@@ -81,10 +81,7 @@ OperandPower Trace::operand(Tape& tape, TraceRow row, const Dispatcher& backend,
   const OperandPower power = measure(tape, row, backend, call, ready);
   for (const QuantSpec& probe : probes_.specs) {
     row.probe = static_cast<int>(&probe - probes_.specs.data());
-    QuantizeCall tried;
-    tried.x = call.x;
-    tried.spec = probe;
-    tried.place = call.place;
+    QuantizeCall tried = {.x = call.x, .spec = probe, .place = call.place};
     measure(tape, row, backend, tried, nullptr);
   }
   return power;

@@ -8,10 +8,8 @@
 #include "src/text/error.h"
 
 namespace fp4::sim {
-namespace {
-
 // Fastest first, those of this CPU.
-std::vector<const Kernels*> available() {
+static std::vector<const Kernels*> available() {
   std::vector<const Kernels*> sets;
 #if defined(__x86_64__)
   const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -24,8 +22,6 @@ std::vector<const Kernels*> available() {
   sets.push_back(&generic::table);
   return sets;
 }
-
-}  // namespace
 
 const Kernels& kernels(std::string_view backend) {
   static const std::vector<const Kernels*> sets = available();

@@ -1,4 +1,3 @@
-// See row_tables.h.
 #include "sim/net/row_tables.h"
 
 #include <algorithm>

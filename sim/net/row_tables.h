@@ -9,7 +9,6 @@
 // i * columns + c.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "sim/tape/autograd.h"

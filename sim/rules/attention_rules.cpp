@@ -1,4 +1,3 @@
-// See attention_rules.h.
 #include "sim/rules/attention_rules.h"
 
 #include "sim/rules/read_row.h"

@@ -58,10 +58,7 @@ void cut_columns(const std::vector<T>& all, int64_t from, int64_t first, int64_t
 }  // namespace
 
 Quantized columns_of(const Quantized& q, int64_t first, int64_t last) {
-  Quantized out;
-  out.spec = q.spec;
-  out.rows = q.rows;
-  out.cols = last - first;
+  Quantized out = {.spec = q.spec, .rows = q.rows, .cols = last - first};
   out.geometry = geometry_of(q.spec, q.rows, out.cols);
   out.amax = q.amax;
   cut_columns(q.codes, q.code_row_bytes(), q.is_packed() ? first / 2 : first * q.code_bytes(), out.code_row_bytes(),

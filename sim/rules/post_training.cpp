@@ -1,4 +1,3 @@
-// See post_training.h.
 #include "sim/rules/post_training.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See forward_log.h.
 #include "sim/tape/forward_log.h"
 
 #include <map>
@@ -8,10 +7,8 @@
 
 namespace fp4::sim {
 
-namespace {
-
 // Of shape and values, -0 as 0. Each step is a bijection of the state, so equal prefixes never hide a difference.
-uint64_t hash_of(Tensor t) {
+static uint64_t hash_of(Tensor t) {
   uint64_t h = static_cast<uint64_t>(t.rows) << 32 ^ static_cast<uint64_t>(t.cols);
   for (int64_t i = 0; i < t.size(); ++i) {
     h = (h ^ bits_of(t.data[i] + 0.0f)) * 0x9E3779B97F4A7C15u;
@@ -19,8 +16,6 @@ uint64_t hash_of(Tensor t) {
   }
   return h;
 }
-
-}  // namespace
 
 void ForwardLog::product(const std::string& layer, int part, Tensor in, Tensor left, Tensor right, Tensor out) {
   const std::array<Tensor, 4> all = {in, left, right, out};

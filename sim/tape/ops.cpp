@@ -174,10 +174,8 @@ Var rope(Tape& tape, Var x, int heads, const RopeTable& table) {
   return y;
 }
 
-namespace {
-
 // All tiles in one launch a product.
-Var attention_on_device(Tape& tape, Var q, Var k, Var v, int heads, int context) {
+static Var attention_on_device(Tape& tape, Var q, Var k, Var v, int heads, int context) {
   const int rows = q->value.rows, cols = q->value.cols, width = cols / heads, tiles = rows / context * heads;
   const float factor = elementary::rsqrt(static_cast<float>(width));
   const int64_t square = int64_t{context} * context, sequence = int64_t{context} * cols;
@@ -205,8 +203,6 @@ Var attention_on_device(Tape& tape, Var q, Var k, Var v, int heads, int context)
   });
   return y;
 }
-
-}  // namespace
 
 Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
   if (tape.k.device != nullptr) return attention_on_device(tape, q, k, v, heads, context);
@@ -255,17 +251,13 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
   return y;
 }
 
-namespace {
-
 // sum over rows of weight * row_loss, divided by the number of rows: a number of the host.
-Var weighted_mean(Tape& tape, float* row_loss, const float* weights, int rows, bool needs_grad) {
+static Var weighted_mean(Tape& tape, float* row_loss, const float* weights, int rows, bool needs_grad) {
   Var loss = tape.variable(tape.arena.tensor(1, 1), needs_grad);
   const float total = weights ? tape.k.dot(row_loss, weights, rows) : tape.k.sum(row_loss, rows);
   loss->value.data[0] = total / static_cast<float>(rows);
   return loss;
 }
-
-}  // namespace
 
 namespace {
 

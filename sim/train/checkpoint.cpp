@@ -1,7 +1,6 @@
 // See checkpoint.h. Floats are stored as their bytes, so NaN payloads and -0 survive.
 #include "sim/train/checkpoint.h"
 
-#include <cmath>
 #include <cstring>
 
 #include "src/files/output.h"
@@ -112,15 +111,11 @@ std::string checkpoint_bytes(const Checkpoint& c) {
 
 void write_checkpoint(const std::string& path, const Checkpoint& c) { write_file(path, checkpoint_bytes(c), true); }
 
-namespace {
-
 // Fields of the right types and in the ranges that any run can have; whether they fit each other and the run is judged
 // where they are used.
-Checkpoint fields_of(const Json& file, const std::string& place) {
+static Checkpoint fields_of(const Json& file, const std::string& place) {
   JsonReader all(file, place);
-  Checkpoint c;
-  c.signature = all.at("signature").text();
-  c.train_signature = all.at("train_signature").text();
+  Checkpoint c = {.signature = all.at("signature").text(), .train_signature = all.at("train_signature").text()};
   const JsonReader config = all.at("config");
   for (const char* section : {"recipe", "task", "train"})
     if (!config.object().contains(section) || !config.object().at(section).is_object())
@@ -151,8 +146,6 @@ Checkpoint fields_of(const Json& file, const std::string& place) {
   for (size_t gemm = 0; gemm < c.products.size(); ++gemm) c.products[gemm] = counts_of(products[gemm]);
   return c;
 }
-
-}  // namespace
 
 Checkpoint parse_checkpoint(std::string_view bytes, const std::string& place) {
   const std::string_view body = checked_body(bytes, place);

@@ -1,4 +1,3 @@
-// See example_pool.h.
 #include "sim/train/example_pool.h"
 
 #include <algorithm>

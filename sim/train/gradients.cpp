@@ -1,4 +1,3 @@
-// See gradients.h.
 #include "sim/train/gradients.h"
 
 #include <algorithm>

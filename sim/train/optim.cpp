@@ -7,6 +7,7 @@
 #include "fp4/elementary.h"
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::sim {
 
@@ -31,10 +32,7 @@ Optimizer::Optimizer(const Json& train, const std::string& name, bool loss_scali
       dense_(parameters.dense_total()),
       loss_scale_(loss_scaling ? first_scale : 1.0f) {
   const std::string word = name.empty() ? train.at("optimizer").get<std::string>() : name;
-  const std::vector<std::string>& words = optimizer_words();
-  const auto found = std::find(words.begin(), words.end(), word);
-  if (found == words.end()) throw unknown_word("optimizer", word, words);
-  kind_ = static_cast<Kind>(found - words.begin());
+  kind_ = static_cast<Kind>(accepted_index("optimizer", word, optimizer_words()));
   const auto number = [&](const char* key) { return static_cast<float>(train.at(key).get<double>()); };
   lr_ = number("lr"), final_share_ = number("final_lr"), beta1_ = number("beta1"), beta2_ = number("beta2");
   eps_ = number("eps"), weight_decay_ = number("weight_decay"), momentum_ = number("momentum"), clip_ = number("clip");

@@ -1,7 +1,6 @@
 #include "sim/train/rank_group.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "src/arith/spec_text.h"

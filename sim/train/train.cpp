@@ -230,9 +230,7 @@ class Run {
 
   // Validation at every second point; the last one is the full evaluation, which also gives the metrics.
   void point() {
-    CurvePoint p;
-    p.step = step_;
-    p.train_loss = curve_->mean_loss();
+    CurvePoint p = {.step = step_, .train_loss = curve_->mean_loss()};
     curve_->close_point();
     if (curve_->is_complete())
       p.validation_loss = validation_->judge(history_.metrics);
@@ -355,9 +353,7 @@ History train(const Task& task, const Json& config, uint64_t seed, const RunOpti
   try {
     return Run(task, config, seed, options).run();
   } catch (const DataStopped&) {
-    History history;
-    history.status = Status::stopped;
-    history.message = "before its first step, while examples were made";
+    History history = {.status = Status::stopped, .message = "before its first step, while examples were made"};
     return history;
   }
 }

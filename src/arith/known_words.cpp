@@ -34,16 +34,6 @@ bool is_known(Rounding word) {
                           toward_negative, stochastic, stochastic_midpoint, stochastic_truncated});
 }
 
-bool is_known(TensorScale word) {
-  using enum TensorScale;
-  return is_one_of(word, {none, current, hold, outer128});
-}
-
-bool is_known(ZeroBlock word) {
-  using enum ZeroBlock;
-  return is_one_of(word, {one, limit});
-}
-
 bool is_known(ZeroScale word) {
   using enum ZeroScale;
   return is_one_of(word, {smallest, one, keep});
@@ -57,31 +47,6 @@ bool is_known(NegativeZero word) {
 bool is_known(Nonfinite word) {
   using enum Nonfinite;
   return is_one_of(word, {block_nan, saturate});
-}
-
-bool is_known(Ragged word) {
-  using enum Ragged;
-  return is_one_of(word, {pad, refuse});
-}
-
-bool is_known(BlockKind word) {
-  using enum BlockKind;
-  return is_one_of(word, {vector, square, row, tensor});
-}
-
-bool is_known(HadamardSigns word) {
-  using enum HadamardSigns;
-  return is_one_of(word, {none, fixed, per_layer, per_step});
-}
-
-bool is_known(HadamardNormalise word) {
-  using enum HadamardNormalise;
-  return is_one_of(word, {sqrt, fold});
-}
-
-bool is_known(AccumulatorKind word) {
-  using enum AccumulatorKind;
-  return is_one_of(word, {block, group, aligned, sequential, sequential_double, fma});
 }
 
 bool rounds_scales(Rounding word) {
@@ -142,10 +107,13 @@ bool is_known(const QuantSpec& s) {
                           .negative_zero = s.negative_zero,
                           .nonfinite = s.nonfinite,
                           .ragged = s.ragged};
-  return copy == s && is_known(s.element) && is_known(s.scale) && is_known(s.block.kind) && is_known(s.scale_rule) &&
-         rounds_scales(s.scale_rounding) && is_known(s.arithmetic) && is_known(s.rounding) &&
-         is_known(s.tensor_scale) && is_known(s.zero_scale) && is_known(s.zero_block) && is_known(s.negative_zero) &&
-         is_known(s.nonfinite) && is_known(s.ragged);
+  return copy == s && is_known(s.element) && is_known(s.scale) &&
+         is_one_of(s.block.kind, {BlockKind::vector, BlockKind::square, BlockKind::row, BlockKind::tensor}) &&
+         is_known(s.scale_rule) && rounds_scales(s.scale_rounding) && is_known(s.arithmetic) && is_known(s.rounding) &&
+         is_one_of(s.tensor_scale,
+                   {TensorScale::none, TensorScale::current, TensorScale::hold, TensorScale::outer128}) &&
+         is_known(s.zero_scale) && is_one_of(s.zero_block, {ZeroBlock::one, ZeroBlock::limit}) &&
+         is_known(s.negative_zero) && is_known(s.nonfinite) && is_one_of(s.ragged, {Ragged::pad, Ragged::refuse});
 }
 
 bool is_known_to_quantisers(const QuantSpec& s) {
@@ -217,7 +185,10 @@ QuantSpec decoding_spec(const QuantSpec& s) {
 
 bool is_known(const HadamardSpec& h) {
   const HadamardSpec copy = {h.size, h.signs, h.normalise};
-  return copy == h && is_known(h.signs) && is_known(h.normalise);
+  return copy == h &&
+         is_one_of(h.signs,
+                   {HadamardSigns::none, HadamardSigns::fixed, HadamardSigns::per_layer, HadamardSigns::per_step}) &&
+         is_one_of(h.normalise, {HadamardNormalise::sqrt, HadamardNormalise::fold});
 }
 
 bool is_known(const Accumulator& row) {
@@ -229,7 +200,10 @@ bool is_known(const Accumulator& row) {
                             .rounding = row.rounding,
                             .snap_log2 = row.snap_log2,
                             .zero_exponent = row.zero_exponent};
-  return copy == row && is_known(row.kind) && rounds_sums(row.group_rounding) && rounds_sums(row.rounding);
+  return copy == row &&
+         is_one_of(row.kind, {AccumulatorKind::block, AccumulatorKind::group, AccumulatorKind::aligned,
+                              AccumulatorKind::sequential, AccumulatorKind::sequential_double, AccumulatorKind::fma}) &&
+         rounds_sums(row.group_rounding) && rounds_sums(row.rounding);
 }
 
 }  // namespace fp4

@@ -1,18 +1,12 @@
 #include "src/arith/product_epilogue.h"
 
-#include <cstring>
-
 #include "src/text/json_reader.h"
+#include "src/text/named_rows.h"
 
 namespace fp4 {
 
 OutputType output_type_of(const std::string& place, std::string_view word) {
-  std::vector<std::string> names;
-  for (const OutputTypeInfo& row : output_type_table) {
-    if (word == row.name) return row.id;
-    names.emplace_back(row.name);
-  }
-  throw unknown_word(place, std::string(word), names);
+  return named_row(place, word, output_type_table).id;
 }
 
 std::vector<uint8_t> finished(const Epilogue& e, const std::vector<float>& product, int64_t cols, const float* c,

@@ -2,7 +2,6 @@
 #include "src/arith/quantize_statistics.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "src/arith/code_order.h"
 #include "src/arith/row_sums.h"
@@ -73,12 +72,5 @@ void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView
 bool has_nan(const float* x, int64_t count) {
   return std::any_of(x, x + count, [](float v) { return is_nan(v); });
 }
-
-float tensor_amax(const QuantSpec& spec, const float* x, int64_t count) {
-  const bool poisoned = spec.nonfinite == Nonfinite::tensor_nan && has_nan(x, count);
-  return poisoned ? float_of(canonical_nan_bits) : finite_amax(x, count);
-}
-
-float joined_amax(float a, float b) { return is_nan(a) || is_nan(b) ? float_of(canonical_nan_bits) : larger(a, b); }
 
 }  // namespace fp4

@@ -56,9 +56,5 @@ void add_rows(QuantizeReport& report, const std::vector<RowStatistics>& rows);
 void add_statistics(QuantizeReport& report, const Quantized& q, const MatrixView& x, const float* y, int threads);
 
 bool has_nan(const float* x, int64_t count);
-// What a tensor scale is made of: that, or NaN under `tensor_nan` where there is one. Of parts of a tensor, the larger
-// one (joined_amax) is that of the whole.
-float tensor_amax(const QuantSpec& spec, const float* x, int64_t count);
-float joined_amax(float a, float b);
 
 }  // namespace fp4

@@ -1,4 +1,3 @@
-// See embedding_rows.h.
 #include "src/backends/embedding_rows.h"
 
 #include <algorithm>
@@ -96,10 +95,7 @@ void encode_rows(RowFormat format, const MatrixView& x, const RowRounding& how, 
   out.format = format;
   out.rows = x.rows, out.cols = x.cols;
   if (!is_integer_row(format)) {
-    QuantizeCall call;
-    call.x = x;
-    call.spec = spec_of(format, how);
-    call.place = how.place;
+    QuantizeCall call = {.x = x, .spec = spec_of(format, how), .place = how.place};
     backend.quantize(call, out.stored);
     return;
   }

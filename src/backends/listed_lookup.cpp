@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "fp4/bits.h"
 #if defined(__x86_64__)

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "fp4/codec.h"
 #include "src/backends/listed_codes.h"
 
 namespace fp4 {

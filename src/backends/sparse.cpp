@@ -41,11 +41,7 @@ QuantSpec half_blocks(const QuantSpec& s, const char* which) {
 // Rows of `q` at the columns of K that are kept.
 Quantized kept_of(const Quantized& q, int64_t first_row, int64_t rows, const int32_t* columns, int64_t count,
                   const QuantSpec& spec) {
-  Quantized out;
-  out.spec = spec;
-  out.rows = rows;
-  out.cols = count;
-  out.geometry = geometry_of(spec, rows, count);
+  Quantized out = {.spec = spec, .rows = rows, .cols = count, .geometry = geometry_of(spec, rows, count)};
   out.codes.assign(static_cast<size_t>(rows * out.code_row_bytes()), 0);
   const auto scales = static_cast<size_t>(out.geometry.scale_rows * out.geometry.scale_cols);
   out.scales.assign(q.scales.empty() ? 0 : scales, 0);

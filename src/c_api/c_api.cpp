@@ -50,11 +50,7 @@ int64_t tensor_scales(const QuantSpec& s, int64_t rows, int64_t cols) {
 }
 
 Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {
-  Quantized q;
-  q.spec = s;
-  q.rows = rows;
-  q.cols = cols;
-  q.geometry = geometry_of(s, rows, cols);
+  Quantized q = {.spec = s, .rows = rows, .cols = cols, .geometry = geometry_of(s, rows, cols)};
   return q;
 }
 

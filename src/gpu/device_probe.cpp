@@ -17,11 +17,7 @@ constexpr int64_t probe_k = 512;
 Quantized probe_operand(const QuantSpec& spec, uint32_t seed) {
   std::mt19937 random(seed);
   const auto pick = [&random](uint32_t count) { return static_cast<uint32_t>(random()) % count; };
-  Quantized q;
-  q.spec = spec;
-  q.rows = probe_rows;
-  q.cols = probe_k;
-  q.geometry = geometry_of(spec, probe_rows, probe_k);
+  Quantized q = {.spec = spec, .rows = probe_rows, .cols = probe_k, .geometry = geometry_of(spec, probe_rows, probe_k)};
   q.codes.assign(static_cast<size_t>(probe_rows * q.code_row_bytes()), 0);
   q.tensor_scale = {1.0f};
   const FloatFormat& element = format_of(spec.element);

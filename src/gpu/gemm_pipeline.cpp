@@ -139,9 +139,8 @@ int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& acc
   return std::max(-1, 62 - term_bits - floor_log2(static_cast<uint64_t>(std::max<int64_t>(terms, 1))) - 1);
 }
 
-namespace {
 // The most significant bits that a value of the format has.
-int significant_bits(const FloatFormat& f) {
+static int significant_bits(const FloatFormat& f) {
   int most = 0;
   for (uint32_t code = 0; code <= f.largest_code; ++code) {
     const uint64_t m = f.value(code).significand;
@@ -149,7 +148,6 @@ int significant_bits(const FloatFormat& f) {
   }
   return most;
 }
-}  // namespace
 
 // What folded_gemm.h takes: elements and scales whose products fit bf16's 8 bits and range, and blocks whose sums, in
 // quanta, stay below 2^24.

@@ -162,12 +162,10 @@ std::unique_ptr<Backend> make_resident_backend(Pool& pool) { return std::make_un
 
 }  // namespace gpu
 
-namespace {
-const gpu::GpuBackend& process_backend() {
+static const gpu::GpuBackend& process_backend() {
   static const gpu::GpuBackend backend;
   return backend;
 }
-}  // namespace
 
 const Backend& gpu_backend() { return process_backend(); }
 bool gpu_was_asked() { return process_backend().was_asked(); }

@@ -227,9 +227,7 @@ void quantize_all(Pool& pool, std::span<Work> works) {
 }  // namespace
 
 Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t cols) {
-  Resident r;
-  r.spec = spec;
-  r.geometry = geometry_of(spec, rows, cols);
+  Resident r = {.spec = spec, .geometry = geometry_of(spec, rows, cols)};
   Quantized shape;  // for its layout rules
   shape.spec = spec;
   shape.geometry = r.geometry;

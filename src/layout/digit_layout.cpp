@@ -3,23 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "src/text/words.h"
 
 namespace fp4::golden {
 namespace {
 
 int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-template <class Table>
-auto layout_of_word(const Table& table, const std::string& place, const std::string& word) {
-  if (const auto* row = find_row(table, word)) return row->id;
-  std::vector<std::string> names;
-  for (const auto& row : table) names.emplace_back(row.name);
-  throw unknown_word(place, word, names);
-}
 
 void expect_size(const std::string& place, const char* layout, size_t has, int64_t wants, int64_t rows, int64_t cols) {
   if (static_cast<int64_t>(has) != wants)
@@ -125,10 +117,10 @@ std::vector<uint8_t> from_layout(CodeLayout layout, const std::vector<uint8_t>& 
 }
 
 ScaleLayout scale_layout_of(const std::string& place, const std::string& word) {
-  return layout_of_word(scale_layout_table, place, word);
+  return named_row(place, word, scale_layout_table).id;
 }
 CodeLayout code_layout_of(const std::string& place, const std::string& word) {
-  return layout_of_word(code_layout_table, place, word);
+  return named_row(place, word, code_layout_table).id;
 }
 
 }  // namespace fp4::golden

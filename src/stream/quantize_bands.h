@@ -51,7 +51,7 @@ struct BandOptions {
 struct TensorAmax {
   float finite = 0;
   bool has_nan = false;
-  // What the tensor scale of a spec is made of (tensor_amax in quantize_statistics.h).
+  // What the tensor scale of a spec is made of: NaN under `tensor_nan` where there is one.
   float of(const QuantSpec& spec) const;
 };
 

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "src/text/error.h"
 
 namespace fp4::folder {

@@ -1,4 +1,3 @@
-// See csv.h.
 #include "src/text/csv.h"
 
 namespace fp4 {

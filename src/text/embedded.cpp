@@ -7,14 +7,10 @@
 #include "src/text/error.h"
 
 namespace fp4 {
-namespace {
-
-std::vector<std::span<const EmbeddedFile>>& tables() {
+static std::vector<std::span<const EmbeddedFile>>& tables() {
   static std::vector<std::span<const EmbeddedFile>> registered;
   return registered;
 }
-
-}  // namespace
 
 void register_embedded(std::span<const EmbeddedFile> table) {
   for (const auto& known : tables())

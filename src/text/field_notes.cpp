@@ -4,14 +4,10 @@
 
 namespace fp4 {
 
-namespace {
-
-FieldNotes& made(std::shared_ptr<FieldNotes>& notes) {
+static FieldNotes& made(std::shared_ptr<FieldNotes>& notes) {
   if (!notes) notes = std::make_shared<FieldNotes>();
   return *notes;
 }
-
-}  // namespace
 
 FieldNotes& FieldNotes::field(std::string_view key) {
   is_object = true;

@@ -8,21 +8,18 @@
 #include "fp4/accumulator.h"
 #include "fp4/spec.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/workload.h"
 
 namespace fp4::cost {
 
-namespace {
-
 // Whether matrix units multiply elements of the format: no lists of values, no choice of two.
-bool is_multiplied(const QuantSpec& s) {
+static bool is_multiplied(const QuantSpec& s) {
   constexpr Element known[] = {Element::e2m1, Element::e2m3, Element::e3m2, Element::e4m3,
                                Element::e5m2, Element::bf16, Element::fp16, Element::fp32};
   return !s.choice.is_on && std::find(std::begin(known), std::end(known), s.element) != std::end(known);
 }
-
-}  // namespace
 
 const std::vector<std::string>& profile_kinds() {
   static const std::vector<std::string> kinds = {"stated", "fitted", "measured", "estimate", "given"};
@@ -40,13 +37,11 @@ Adders adders_from(JsonReader& profile) {
       profile.find("adders", {"how the matrix unit rounds sums, by its operands; `fp4sim gemm --hardware` takes it"});
   if (!json) return adders;
   const std::vector<std::string>& classes = adder_classes();
-  std::vector<std::string> rows;
-  for (const auto& row : accumulator_table) rows.emplace_back(row.name);
+  const std::vector<std::string> rows = names_of(accumulator_table);
   json->note_keys(classes);
   for (const auto& [key, entry] : json->entries("OPERANDS", {"of such operands"})) {
     JsonReader value = entry;
-    if (std::find(classes.begin(), classes.end(), key) == classes.end())
-      throw unknown_word(json->place(), key, classes);
+    accepted_index(json->place(), key, classes);
     Adder& adder = adders[key];
     value.note_words(rows);
     const bool alone = !value.json().is_object();

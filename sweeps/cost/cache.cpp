@@ -1,4 +1,3 @@
-// See cache.h.
 #include "sweeps/cost/cache.h"
 
 #include <string_view>

@@ -8,7 +8,6 @@
 // none.
 #pragma once
 
-#include <array>
 #include <map>
 #include <optional>
 #include <string>

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "sim/rules/recipe.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 #include "sweeps/cost/doubt.h"
@@ -11,29 +11,18 @@
 
 namespace fp4::sweeps {
 
-namespace {
-
-double cost::CostWeights::*weight_field(const std::string& name) {
-  std::vector<std::string> names;
-  for (const cost::WeightRow& row : cost::weight_table()) {
-    if (name == row.name) return row.field;
-    names.emplace_back(row.name);
-  }
-  throw unknown_word("cost weight", name, names);
-}
-
-}  // namespace
-
 CostModel real_cost_model(const std::string& hardware_name, const std::string& model_name, const CostWeights& weights) {
   const auto hardware = std::make_shared<const cost::Hardware>(cost::load_hardware(hardware_name));
   const auto model = std::make_shared<const cost::Model>(cost::load_model(model_name));
   cost::CostOptions options;
   options.formulas = false;
-  for (const auto& [name, value] : weights) options.weights.*weight_field(name) = value;
+  for (const auto& [name, value] : weights)
+    options.weights.*named_row("cost weight", name, cost::weight_table()).field = value;
   const auto evaluate = [hardware, model, options](const Json& recipe, int steps, const CostWeights& factors) {
     cost::CostOptions turned = options;
     turned.steps = steps;
-    for (const auto& [name, factor] : factors) turned.weights.*weight_field(name) *= factor;
+    for (const auto& [name, factor] : factors)
+      turned.weights.*named_row("cost weight", name, cost::weight_table()).field *= factor;
     const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, turned);
     std::string decoded;
     for (const std::string& format : result.decoded) decoded += (decoded.empty() ? "" : ", ") + format;

@@ -1,4 +1,3 @@
-// See doubt.h.
 #include "sweeps/cost/doubt.h"
 
 #include <algorithm>

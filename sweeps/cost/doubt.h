@@ -4,7 +4,6 @@
 // of the chip are known better than estimates (results/cost_validation).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 

@@ -129,9 +129,7 @@ BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model) {
     for (int gemm = 0; gemm < 3; ++gemm) bits[gemm] += weight * width(gemm_of(part.facts, gemm));
     all += weight;
   });
-  BopsSpeedup speedup;
-  speedup.forward = 8 / (bits[0] / all);
-  speedup.backward = 2 / (bits[1] / all / 8 + bits[2] / all / 8);
+  BopsSpeedup speedup = {.forward = 8 / (bits[0] / all), .backward = 2 / (bits[1] / all / 8 + bits[2] / all / 8)};
   speedup.training = 1 / (1.0 / 3 / speedup.forward + 2.0 / 3 / speedup.backward);
   return speedup;
 }

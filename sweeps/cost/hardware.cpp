@@ -12,6 +12,7 @@
 #include "src/backends/sparse.h"
 #include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "src/text/named_rows.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/model.h"
 
@@ -42,10 +43,7 @@ std::optional<Quantity> optional(JsonReader& reader, std::string_view key, doubl
   return json ? std::optional(parse_quantity(*json, low)) : std::nullopt;
 }
 
-void check_class(const std::string& place, const std::string& word) {
-  const std::vector<std::string>& classes = format_classes();
-  if (std::find(classes.begin(), classes.end(), word) == classes.end()) throw unknown_word(place, word, classes);
-}
+void check_class(const std::string& place, const std::string& word) { accepted_index(place, word, format_classes()); }
 
 void parse_rates(JsonReader& reader, Hardware& hardware) {
   const JsonReader rates = reader.at("rates", {"dense FLOP/s of the matrix unit by format; bf16 is needed"});
@@ -116,10 +114,7 @@ void check_block_scales(const JsonReader& place, const std::string& text) {
   if (block.empty() || block.find_first_not_of("0123456789") != std::string::npos || block.size() > 6 ||
       std::stoi(block) == 0)
     place.fail("expected SCALE/BLOCK, such as e8m0/32, found " + place.json().dump());
-  std::vector<std::string> names;
-  for (const ScaleInfo& row : scale_table) names.emplace_back(row.name);
-  if (std::find(names.begin(), names.end(), text.substr(0, slash)) == names.end())
-    throw unknown_word(place.place(), text.substr(0, slash), names);
+  named_row(place.place(), text.substr(0, slash), scale_table);
 }
 
 // {"fp4": {"value": ["e8m0/32"], "kind", "source"}}, or the list alone.

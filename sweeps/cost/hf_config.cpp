@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "src/text/named_rows.h"
+
 namespace fp4::cost {
 
 namespace {
@@ -38,9 +40,7 @@ bool is_hf_config(const Json& object) {
 
 Model model_from_hf(const Json& object, const std::string& place) {
   JsonReader reader(object, place);
-  std::vector<std::string> names;
-  for (const Family& row : families) names.emplace_back(row.name);
-  const Family& family = families[reader.at("model_type").word(names)];
+  const Family& family = families[reader.at("model_type").word(names_of(families))];
   const auto whole = [&](const char* key, std::optional<int64_t> fallback = {}) {
     const auto found = fallback ? reader.find(key) : std::optional(reader.at(key));
     return found ? found->integer(1, widest_network) : *fallback;
@@ -87,7 +87,7 @@ Model model_from_hf(const Json& object, const std::string& place) {
   model.extra_parameters = model.blocks * (2 * norm + biases + (family.qk_norms ? 2 * head : 0)) + norm +
                            (flag("tie_word_embeddings", !family.gated) ? 0 : words * width) +
                            (family.gated ? 0 : positions * width);
-  model.sequence = std::min({positions, longest, family.name == names[1] ? whole("sliding_window", longest) : longest});
+  model.sequence = std::min({positions, longest, &family == &families[1] ? whole("sliding_window", longest) : longest});
   model.micro_batches = 8;
   model.tokens_per_step = model.micro_batches * model.sequence;
   const double billions = 1e-9 * static_cast<double>(model.parameters());

@@ -1,4 +1,3 @@
-// See inference.h.
 #include "sweeps/cost/inference.h"
 
 #include <memory>

@@ -23,12 +23,10 @@ bool included(Technique technique, Technique last) { return technique <= last; }
 
 }  // namespace
 
-namespace {
-
 // The operand whose scales the unit does not multiply in blocks of `share` of their length, or null. One scale a row or
 // a tensor is a factor on the result.
-const OperandFacts* refused_scales(const GemmFacts& gemm, const std::string& format, const Hardware& hardware,
-                                   double share) {
+static const OperandFacts* refused_scales(const GemmFacts& gemm, const std::string& format, const Hardware& hardware,
+                                          double share) {
   constexpr double longest = 1 << 20;
   for (const OperandFacts* operand : {&gemm.a, &gemm.b})
     if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
@@ -36,8 +34,6 @@ const OperandFacts* refused_scales(const GemmFacts& gemm, const std::string& for
       return operand;
   return nullptr;
 }
-
-}  // namespace
 
 std::string decoded_operand(const GemmFacts& gemm, const Hardware& hardware) {
   const std::string format = format_class(gemm);

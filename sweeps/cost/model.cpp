@@ -4,10 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 
-#include "src/text/error.h"
 #include "src/text/member_json.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/hf_config.h"

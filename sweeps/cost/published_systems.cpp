@@ -37,9 +37,7 @@ void stash(PublishedValues& values) {
 // The network's part of the energy of the runs of rows power_*.
 void network_energy(PublishedValues& values) {
   for (const int devices : {64, 512}) {
-    CostOptions options;
-    options.formulas = false;
-    options.devices = devices;
+    CostOptions options = {.devices = devices, .formulas = false};
     const CostResult result =
         evaluate(facts_of(uniform("mxfp8")), load_model("llama3_8b"), load_hardware("h100"), options);
     values["network_energy_" + std::to_string(devices)] =
@@ -67,9 +65,7 @@ void embedding_bags(PublishedValues& values) {
 CloudStep cloud_step(const std::string& chip, const std::string& model, int devices, int images) {
   Model network = load_model(model);
   network.tokens_per_step = images;
-  CostOptions options;
-  options.formulas = false;
-  options.devices = devices;
+  CostOptions options = {.devices = devices, .formulas = false};
   options.parallel.sharding = Sharding::none;
   options.weights.gradient_bytes = 4;
   const CostResult result = evaluate(unquantised_recipe("fp32", 32), network, load_hardware(chip), options);

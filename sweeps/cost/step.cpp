@@ -82,9 +82,7 @@ class StepBuilder {
                       double results = 1) const {
     const auto bits = [](const OperandFacts& operand) { return operand.stored_bits(); };
     const double micro_batches = static_cast<double>(model_.micro_batches);
-    Resources work;
-    work.flop = share * repeat * 2 * s.tokens * s.in * s.out;
-    work.flop_rate = rate;
+    Resources work = {.flop = share * repeat * 2 * s.tokens * s.in * s.out, .flop_rate = rate};
     // Rows of a and b, and elements of the result, summed over micro-batches.
     const double activations = s.tokens * (gemm == 0 ? s.in : s.out);
     const double weights = micro_batches * s.in * s.out * s.experts;
@@ -253,9 +251,7 @@ class StepBuilder {
     }
     if (plain == 0) return;
     const double forward = of_block * static_cast<double>(plain);
-    Resources work;
-    work.flop_rate = chip_.matrix_rate(recipe_.high_class);
-    work.flop = forward * (1 + options_.recompute);
+    Resources work = {.flop = forward * (1 + options_.recompute), .flop_rate = chip_.matrix_rate(recipe_.high_class)};
     add("attention forward", "", "attention", work, false);
     work.flop = forward * 2;
     add("attention backward", "", "attention", work, true);
@@ -272,9 +268,7 @@ class StepBuilder {
     for (int gemm = 0; gemm < 3; ++gemm) {
       const GemmFacts& facts = gemm_of(recipe, gemm);
       const double repeat = gemm == 0 ? 1 + options_.recompute : 1;
-      Resources work;
-      work.flop_rate = chip_.matrix_rate(facts);
-      work.flop = flop * repeat * facts.split.first;
+      Resources work = {.flop = flop * repeat * facts.split.first, .flop_rate = chip_.matrix_rate(facts)};
       add(matmul_name(gemm), row.name, "attention", work, gemm > 0);
       if (facts.split.second > 0) {
         work.flop_rate = chip_.matrix_rate(GemmFacts{facts.split.high, facts.split.high, {}});

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::cost {
 
@@ -61,15 +62,6 @@ const WeightRow rows[] = {
     {"points_loss_scaling", &W::points_loss_scaling, 0, huge, "points of loss scaling"},
 };
 
-const WeightRow& row_of(std::string_view name) {
-  std::vector<std::string> names;
-  for (const WeightRow& row : rows) {
-    if (name == row.name) return row;
-    names.emplace_back(row.name);
-  }
-  throw unknown_word("--weight", name, names);
-}
-
 }  // namespace
 
 std::span<const WeightRow> weight_table() { return rows; }
@@ -87,7 +79,7 @@ CostWeights parse_weights(const Json& object, const std::string& place, FieldNot
 void set_weight(CostWeights& weights, std::string_view assignment) {
   const size_t equal = assignment.find('=');
   if (equal == std::string_view::npos) throw Error(fmt::format("--weight {}: expected NAME=NUMBER", assignment));
-  const WeightRow& row = row_of(assignment.substr(0, equal));
+  const WeightRow& row = named_row("--weight", assignment.substr(0, equal), rows);
   const std::string_view text = assignment.substr(equal + 1);
   double value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);

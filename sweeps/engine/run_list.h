@@ -9,7 +9,6 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "sweeps/engine/store.h"

@@ -1,4 +1,3 @@
-// See runs_csv.h.
 #include "sweeps/engine/runs_csv.h"
 
 #include <fmt/format.h>

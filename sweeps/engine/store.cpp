@@ -52,9 +52,7 @@ Json stored_json(const Database& database, std::string_view text, const char* co
   return json;
 }
 
-namespace {
-
-std::map<std::string, std::string> parse_train_signatures(const Database& database, const std::string& text) {
+static std::map<std::string, std::string> parse_train_signatures(const Database& database, const std::string& text) {
   std::map<std::string, std::string> by_task;
   const Json json = text.empty() ? Json::object() : stored_json(database, text, "train_signatures");
   for (const auto& [task, signature] : json.items()) {
@@ -65,8 +63,6 @@ std::map<std::string, std::string> parse_train_signatures(const Database& databa
   }
   return by_task;
 }
-
-}  // namespace
 
 Store::Store(fs::path file, std::unique_ptr<Handle> handle, Identity identity)
     : file_(std::move(file)), handle_(std::move(handle)), identity_(std::move(identity)) {}

@@ -1,9 +1,7 @@
-// See store_schema.h.
 #include "sweeps/engine/store_schema.h"
 
 #include <array>
 #include <bit>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "src/files/sha256.h"

@@ -1,4 +1,3 @@
-// See edges.h.
 #include "sweeps/explore/edges.h"
 
 #include <algorithm>

@@ -9,7 +9,6 @@
 #include <numeric>
 #include <set>
 
-#include "src/text/error.h"
 #include "sweeps/explore/importance.h"
 
 namespace fp4::sweeps {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include "sweeps/explore/explore.h"
@@ -12,10 +11,8 @@
 
 namespace fp4::sweeps {
 
-namespace {
-
 // Mean losses over the tuning seeds, by configuration.
-Tuner::MeanLoss tuning_losses(const std::vector<RunRecord>& runs) {
+static Tuner::MeanLoss tuning_losses(const std::vector<RunRecord>& runs) {
   std::map<std::string, std::map<uint64_t, double>> losses;
   for (const RunRecord& run : runs) {
     if (run.seed < first_tuning_seed || run.status == Status::failed) continue;
@@ -33,8 +30,6 @@ Tuner::MeanLoss tuning_losses(const std::vector<RunRecord>& runs) {
     return sum / static_cast<double>(seeds);
   };
 }
-
-}  // namespace
 
 std::vector<const ConfigRecord*> Planner::families(const std::vector<RunRecord>& runs) const {
   std::vector<const ConfigRecord*> chosen;

@@ -1,7 +1,6 @@
 // Importance sampling of configurations: what a pilot says of the others, and the chance that each shall have.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "sweeps/judge/results.h"

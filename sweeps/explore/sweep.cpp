@@ -1,4 +1,3 @@
-// See sweep.h.
 #include "sweeps/explore/sweep.h"
 
 #include <fmt/format.h>

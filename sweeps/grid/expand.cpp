@@ -9,10 +9,8 @@
 #include <unordered_map>
 
 #include "src/text/error.h"
-#include "src/text/words.h"
 #include "src/threads/parallel.h"
 #include "sweeps/grid/grid_configs.h"
-#include "sweeps/grid/recipe_overlay.h"
 
 namespace fp4::sweeps {
 

@@ -10,16 +10,12 @@
 
 namespace fp4::sweeps {
 
-namespace {
-
-bool matches(const Json& wanted, const Json& value, const std::string& label) {
+static bool matches(const Json& wanted, const Json& value, const std::string& label) {
   if (wanted.is_array() && !(value.is_array() && wanted == value)) {
     return std::any_of(wanted.begin(), wanted.end(), [&](const Json& one) { return matches(one, value, label); });
   }
   return wanted == value || (wanted.is_string() && wanted.get<std::string>() == label);
 }
-
-}  // namespace
 
 GridProduct::GridProduct(const Grid& grid, const Simulator& simulator) : grid_(grid) {
   for (const std::string& task : grid.tasks) {

@@ -14,10 +14,8 @@ double rung_value(const Ladder& ladder, int exponent) {
   return std::strtod(text, nullptr);
 }
 
-namespace {
-
 // The rungs between the best one and its neighbours.
-void look_beside(const Ladder& ladder, const std::map<int, double>& mean_loss, Climb& end) {
+static void look_beside(const Ladder& ladder, const std::map<int, double>& mean_loss, Climb& end) {
   const int middle = end.best;
   for (const int e : {middle - ladder.parts / 2, middle + ladder.parts / 2}) {
     const auto loss = mean_loss.find(e);
@@ -28,8 +26,6 @@ void look_beside(const Ladder& ladder, const std::map<int, double>& mean_loss, C
     }
   }
 }
-
-}  // namespace
 
 Climb climb(const Ladder& ladder, const std::map<int, double>& mean_loss) {
   int low = -(ladder.rungs / 2) * ladder.parts;

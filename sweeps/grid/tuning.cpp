@@ -1,4 +1,3 @@
-// See tuning.h.
 #include "sweeps/grid/tuning.h"
 
 #include <algorithm>
@@ -12,9 +11,7 @@
 
 namespace fp4::sweeps {
 
-namespace {
-
-const Json* first_at(const Json& value, const std::vector<std::string>& path, size_t from) {
+static const Json* first_at(const Json& value, const std::vector<std::string>& path, size_t from) {
   if (from == path.size()) return &value;
   if (!value.is_object()) return nullptr;
   for (const auto& [key, child] : value.items()) {
@@ -24,8 +21,6 @@ const Json* first_at(const Json& value, const std::vector<std::string>& path, si
   }
   return nullptr;
 }
-
-}  // namespace
 
 std::optional<double> tuned_value(const Json& canonical, const std::string& path) {
   const bool trains = path.starts_with("train.");

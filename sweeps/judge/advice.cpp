@@ -1,4 +1,3 @@
-// See advice.h.
 #include "sweeps/judge/advice.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::sweeps {
 
@@ -87,9 +87,7 @@ class Attribution {
   }
 
   Effect effect(const Space& space, size_t axis, uint32_t value, uint32_t against, const Mask& mask) const {
-    Effect effect;
-    effect.value = space.values[axis][value];
-    effect.reference = space.values[axis][against];
+    Effect effect = {.value = space.values[axis][value], .reference = space.values[axis][against]};
     std::set<std::pair<const ConfigResult*, const ConfigResult*>> pairs;
     for (const Space::Entry& entry : space.entries) {
       if (entry.digits[axis] != value || !inside(mask, entry.digits, axis)) continue;
@@ -106,10 +104,7 @@ class Attribution {
 
   // An importance sample has hardly any complete pairs: compare weighted means of the two values' configurations.
   Effect weighted_effect(const Space& space, size_t axis, uint32_t value, uint32_t against, const Mask& mask) const {
-    Effect effect;
-    effect.value = space.values[axis][value];
-    effect.reference = space.values[axis][against];
-    effect.weighted = true;
+    Effect effect = {.value = space.values[axis][value], .reference = space.values[axis][against], .weighted = true};
     std::set<const ConfigResult*> mine, theirs;
     for (const Space::Entry& entry : space.entries) {
       if (!inside(mask, entry.digits, axis)) continue;
@@ -215,17 +210,12 @@ class Attribution {
 
 // Values of the sweep, by axis, whatever the task: what a word may name.
 size_t axis_named(const Results& results, const std::string& place, const std::string& name) {
-  const auto at = std::find(results.axes().begin(), results.axes().end(), name);
-  if (at == results.axes().end()) throw unknown_word(place, name, results.axes());
-  return static_cast<size_t>(at - results.axes().begin());
+  return accepted_index(place, name, results.axes());
 }
 
 uint32_t value_named(const Space& space, const Results& results, const std::string& place, size_t axis,
                      const std::string& value) {
-  const std::vector<std::string>& values = space.values[axis];
-  const auto at = std::find(values.begin(), values.end(), value);
-  if (at == values.end()) throw unknown_word(place + " " + results.axes()[axis], value, values);
-  return static_cast<uint32_t>(at - values.begin());
+  return static_cast<uint32_t>(accepted_index(place + " " + results.axes()[axis], value, space.values[axis]));
 }
 
 // One mask, with the words of its group, for each combination of the `by` axes.

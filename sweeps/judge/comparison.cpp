@@ -1,4 +1,3 @@
-// See comparison.h.
 #include "sweeps/judge/comparison.h"
 
 #include <algorithm>

@@ -102,16 +102,12 @@ void Costs::prepare(const std::string& weight, double factor) const {
   for (size_t i = 0; i < table.size(); ++i) known[i] = table[i];
 }
 
-namespace {
-
 constexpr std::pair<const char*, double Cost::*> columns[] = {{"overhead", &Cost::overhead},
                                                               {"quantisation_overhead", &Cost::quantisation_overhead},
                                                               {"step_time_s", &Cost::step_time_s},
                                                               {"energy_j", &Cost::energy_j},
                                                               {"price", &Cost::price},
                                                               {"points", &Cost::points}};
-
-}  // namespace
 
 const std::vector<std::string>& cost_columns() {
   static const std::vector<std::string> names = [] {

@@ -1,4 +1,3 @@
-// See edge.h.
 #include "sweeps/judge/edge.h"
 
 #include <algorithm>

@@ -1,8 +1,6 @@
-// See front_race.h.
 #include "sweeps/judge/front_race.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 

@@ -3,7 +3,6 @@
 // every chip hold together.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,4 +1,3 @@
-// See gaps.h.
 #include "sweeps/judge/gaps.h"
 
 #include <fmt/format.h>
@@ -28,9 +27,7 @@ Interval around(double middle, double error, double freedom) {
 
 }  // namespace
 
-namespace {
-
-std::vector<PlaneCell> means(const std::map<std::pair<double, double>, std::vector<double>>& values) {
+static std::vector<PlaneCell> means(const std::map<std::pair<double, double>, std::vector<double>>& values) {
   std::vector<PlaneCell> cells;
   for (const auto& [where, list] : values) {
     PlaneCell cell{.n = where.first, .d = where.second, .seeds = list.size()};
@@ -39,8 +36,6 @@ std::vector<PlaneCell> means(const std::map<std::pair<double, double>, std::vect
   }
   return cells;
 }
-
-}  // namespace
 
 std::vector<PlaneCell> loss_cells(std::span<const LawPoint> runs) {
   std::map<std::pair<double, double>, std::vector<double>> losses;

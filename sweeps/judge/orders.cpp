@@ -1,4 +1,3 @@
-// See orders.h.
 #include "sweeps/judge/orders.h"
 
 #include <algorithm>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <limits>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>

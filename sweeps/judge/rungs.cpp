@@ -1,4 +1,3 @@
-// See rungs.h.
 #include "sweeps/judge/rungs.h"
 
 #include <algorithm>

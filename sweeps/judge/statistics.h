@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 namespace fp4::sweeps {

@@ -1,4 +1,3 @@
-// See study.h.
 #include "sweeps/judge/study.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,3 @@
-// See tokens.h.
 #include "sweeps/judge/tokens.h"
 
 #include <fmt/format.h>

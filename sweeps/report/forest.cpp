@@ -1,4 +1,3 @@
-// See forest.h.
 #include "sweeps/report/forest.h"
 
 #include <fmt/format.h>

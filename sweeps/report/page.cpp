@@ -1,4 +1,3 @@
-// See page.h.
 #include "sweeps/report/page.h"
 
 #include "src/text/embedded.h"

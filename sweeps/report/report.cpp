@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "sweeps/report/page.h"
 #include "sweeps/report/report_data.h"
 
@@ -16,8 +17,7 @@ namespace fp4 {
 namespace {
 
 std::vector<std::string> column_names(const ReportInput& input) {
-  std::vector<std::string> names;
-  for (const ReportColumn& column : input.cost_columns) names.push_back(column.name);
+  std::vector<std::string> names = names_of(input.cost_columns);
   for (const ReportColumn& column : input.quality_columns) names.push_back(column.name);
   return names;
 }
@@ -29,10 +29,7 @@ double column_value(const ReportInput& input, const ReportPoint& point, std::siz
 }
 
 std::size_t find_column(const ReportInput& input, const std::string& name, const char* which) {
-  const std::vector<std::string> names = column_names(input);
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) throw unknown_word(std::string("report ") + which, name, names);
-  return static_cast<std::size_t>(found - names.begin());
+  return accepted_index(std::string("report ") + which, name, column_names(input));
 }
 
 void check_length(const std::string& place, std::size_t got, std::size_t wanted) {

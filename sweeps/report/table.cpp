@@ -11,6 +11,7 @@
 
 #include "src/text/csv.h"
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "src/text/words.h"
 #include "sweeps/judge/statistics.h"
 #include "sweeps/judge/tokens.h"
@@ -249,9 +250,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
 }
 
 size_t column_index(const ResultTable& table, const std::string& name, const std::string& place) {
-  const auto at = std::find(table.columns.begin(), table.columns.end(), name);
-  if (at == table.columns.end()) throw unknown_word(place, name, table.columns);
-  return static_cast<size_t>(at - table.columns.begin());
+  return accepted_index(place, name, table.columns);
 }
 
 std::optional<double> as_number(const std::string& text) {

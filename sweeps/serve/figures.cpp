@@ -6,15 +6,11 @@
 
 namespace fp4::serve {
 
-namespace {
-
 // The value below which a share q lies, the nearest rank.
-double percentile_ms(const std::vector<Nanoseconds>& sorted, double q) {
+static double percentile_ms(const std::vector<Nanoseconds>& sorted, double q) {
   const auto rank = static_cast<size_t>(std::max(1.0, std::ceil(q * static_cast<double>(sorted.size()))));
   return static_cast<double>(sorted[rank - 1]) / 1e6;
 }
-
-}  // namespace
 
 Figures figures_of(const Served& served, const std::vector<Request>& requests, const std::vector<Target>& targets,
                    size_t window, double tolerance) {

@@ -1,4 +1,3 @@
-// See member_pool.h.
 #include "sweeps/serve/member_pool.h"
 
 #include <algorithm>

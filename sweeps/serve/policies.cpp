@@ -1,4 +1,3 @@
-// See policies.h.
 #include "sweeps/serve/policies.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See service.h.
 #include "sweeps/serve/service.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See service_file.h.
 #include "sweeps/serve/service_file.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// See traces.h.
 #include "sweeps/serve/traces.h"
 
 #include <algorithm>

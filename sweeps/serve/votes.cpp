@@ -1,4 +1,3 @@
-// See votes.h.
 #include "sweeps/serve/votes.h"
 
 #include <algorithm>

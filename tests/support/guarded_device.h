@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "src/gpu/host_device.h"
+#include "tests/support/host_device.h"
 
 namespace fp4::test {
 

@@ -1,6 +1,6 @@
 // Host loops in the place of a lent device, for the Python library of the tests (fp4_python_on_host_loops): what an
 // H200 would run, kernel by kernel, in the host's memory. It counts what a device would do.
-#include "src/gpu/host_device.h"
+#include "tests/support/host_device.h"
 
 namespace fp4::gpu {
 

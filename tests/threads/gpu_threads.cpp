@@ -12,8 +12,8 @@
 #include "sim/train/device_training.h"
 #include "src/arith/backend_reference.h"
 #include "src/gpu/gpu_backend.h"
-#include "src/gpu/host_device.h"
 #include "src/gpu/pipeline.h"
+#include "tests/support/host_device.h"
 
 namespace fp4 {
 namespace {

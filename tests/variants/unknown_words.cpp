@@ -10,7 +10,7 @@
 #include "sim/engine/estimator_gradient.h"
 #include "src/backends/backends.h"
 #include "src/gpu/gpu_backend.h"
-#include "src/gpu/host_device.h"
+#include "tests/support/host_device.h"
 #include "tests/support/same_floats.h"
 
 using namespace fp4;

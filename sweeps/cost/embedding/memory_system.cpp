@@ -1,4 +1,3 @@
-// See memory_system.h.
 #include "sweeps/cost/embedding/memory_system.h"
 
 #include <algorithm>
