@@ -27,19 +27,4 @@ struct ScaleByte {
 std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<Evidence>& evidence,
                                            const Simulator& simulator);
 
-// An array as a matrix, row by row, whatever its layout.
-struct DumpMatrix {
-  DumpMatrix(const Case& c, const Evidence& e);
-  std::string array, stage;
-  bool is_float = false;
-  uint32_t zero = 0;
-  int64_t rows = 1, cols = 0;
-  Elements expected, got;
-  Marks wrong;
-  uint64_t differences = 0;
-
-  bool differs(size_t i) const { return wrong.at[i] != 0; }
-  uint32_t plain(uint32_t word) const { return word == zero ? 0 : word; }  // zeros of both signs as one
-};
-
 }  // namespace fp4::golden

@@ -93,11 +93,13 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
   folder.commit();
 }
 
-Bundle made_bundle(const Case& c, const std::string& backend, int threads) {
-  Bundle bundle = {{}, "", {c}, std::make_shared<std::map<std::string, std::vector<Array>>>()};
-  std::vector<Array>& arrays = (*bundle.made)[c.name];
-  arrays = make_arrays(c, backend, threads);
-  for (const Array& a : arrays) bundle.cases[0].stored[a.name] = {a.dtype, a.shape, "", ""};
+Bundle made_bundle(Case c, const std::string& backend, int threads) {
+  Bundle bundle;
+  const auto inputs = std::make_shared<const CaseInputs>(inputs_of(c, std::move(c.given_a), std::move(c.given_b)));
+  c.given_a.clear(), c.given_b.clear();  // they are among the inputs
+  bundle.cases = {c};
+  *bundle.loaded = {c.name, {}, inputs, lazy_arrays(c, inputs, backend, threads), {}};
+  for (const LazyArray& a : bundle.loaded->to_make) bundle.cases[0].stored[a.name] = {a.dtype, a.shape, "", ""};
   return bundle;
 }
 
@@ -111,7 +113,6 @@ Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir) {
     throw Error(place + ": is not that of a golden bundle: it has no list `cases`");
   Bundle bundle;
   bundle.dir = dir;
-  bundle.made = std::make_shared<std::map<std::string, std::vector<Array>>>();
   bundle.signature =
       manifest.value("signature", Json()).is_string() ? manifest["signature"].get<std::string>() : "none";
   std::set<std::string> names;
@@ -142,51 +143,46 @@ namespace {
 // An array in a layout that the bundle does not hold.
 Array relaid_array(const Bundle& bundle, const Case& c, const std::string& name, const ArrayRecord& record) {
   const ArrayName parsed = parse_array_name(name);
-  const Array plain = load_array(bundle, c, parsed.part);
+  const Array& plain = load_array(bundle, c, parsed.part);
   const auto rows = static_cast<int64_t>(plain.shape[0]), cols = static_cast<int64_t>(plain.shape[1]);
-  const std::vector<uint8_t> bytes(plain.bytes.begin(), plain.bytes.end());
   const bool fp4 = has_fp4_codes(c);
   const int64_t codes = fp4 ? 2 * cols : cols;
   const CodeLayout stored = fp4 ? CodeLayout::low_first : CodeLayout::unpacked;
   const std::vector<uint8_t> moved =
       parsed.stage == "scales"
-          ? to_layout(parsed.scale_layout, bytes, rows, cols)
-          : to_layout(parsed.code_layout, from_layout(stored, bytes, rows, codes, name), rows, codes);
+          ? to_layout(parsed.scale_layout, plain.bytes, rows, cols)
+          : to_layout(parsed.code_layout, from_layout(stored, plain.bytes, rows, codes, name), rows, codes);
   return {name, record.dtype, record.shape, {moved.begin(), moved.end()}};
 }
 
 }  // namespace
 
-std::vector<float> stored_floats(const Bundle& bundle, const Case& c, const char* name) {
-  return floats_of(load_array(bundle, c, name));
-}
-
 namespace {
 
-// An array that no file holds: made with all others of its case, which stay for the next that is asked for.
-Array made_array(const Bundle& bundle, const Case& c, const std::string& name, const ArrayRecord& record) {
-  if (!bundle.made->contains(c.name)) {
-    bundle.made->clear();
-    (*bundle.made)[c.name] = make_arrays(with_operands(bundle, c), "auto", threads_of_machine());
-  }
-  for (const Array& a : (*bundle.made)[c.name])
-    if (a.name == name) {
-      if (!record.sha256.empty() && content_hash(a) != record.sha256)
-        throw damaged(bundle.dir, file_of(c, name), "this version computes other bytes than the manifest's SHA-256");
-      return a;
-    }
+LoadedCase& loaded(const Bundle& bundle, const Case& c) {
+  LoadedCase& l = *bundle.loaded;
+  if (l.name != c.name) l = {.name = c.name};
+  if (l.random_words != c.random_words) l.arrays.clear(), l.random_words = c.random_words;
+  return l;
+}
+
+Array picked(const Bundle& bundle, const Case& c, const std::vector<LazyArray>& arrays, const std::string& name) {
+  for (const LazyArray& a : arrays)
+    if (a.name == name) return a.made();
   throw damaged(bundle.dir, file_of(c, name), "this version makes no such array");
 }
 
-// An array of a case whose draws are a kernel's: computed from the bundle's input, which has Philox's.
-Array replayed_array(const Bundle& bundle, const Case& c, const std::string& name) {
-  Case replay = c;
-  replay.random_words.clear();
-  replay.given_a = stored_floats(bundle, replay, "input");
-  replay.random_words = c.random_words;
-  for (Array& a : make_arrays(replay, "reference", 1))
-    if (a.name == name) return std::move(a);
-  throw Error("golden " + c.name + ": has no array " + name);
+// An array that no file holds.
+Array made_array(const Bundle& bundle, const Case& c, const std::string& name, const ArrayRecord& record) {
+  LoadedCase& l = loaded(bundle, c);
+  if (l.to_make.empty()) {
+    load_inputs(bundle, c);
+    l.to_make = lazy_arrays(c, l.inputs, "auto", threads_of_machine());
+  }
+  Array a = picked(bundle, c, l.to_make, name);
+  if (!record.sha256.empty() && content_hash(a) != record.sha256)
+    throw damaged(bundle.dir, file_of(c, name), "this version computes other bytes than the manifest's SHA-256");
+  return a;
 }
 
 bool takes_words(const Case& c, const std::string& name) {
@@ -194,27 +190,14 @@ bool takes_words(const Case& c, const std::string& name) {
          is_stochastic(quant_spec_from_words(c.words).rounding);
 }
 
-}  // namespace
-
-Case with_operands(const Bundle& bundle, const Case& c) {
-  Case out = c;
-  if (!c.given_is_stored) return out;
-  out.given_a = stored_floats(bundle, c, c.is_gemm ? "a" : "input");
-  if (c.is_gemm) out.given_b = stored_floats(bundle, c, "b");
-  return out;
-}
-
-bool is_hash_of(const Case& c, const Array& a) {
-  const auto record = c.stored.find(a.name);
-  return record != c.stored.end() && !record->second.has_file() && record->second.dtype == a.dtype &&
-         record->second.sha256 == content_hash(a);
-}
-
-Array load_array(const Bundle& bundle, const Case& c, const std::string& name) {
+Array read_array(const Bundle& bundle, const Case& c, const std::string& name) {
   const auto record = c.stored.find(name);
   if (const auto other = find_array(c, name); record == c.stored.end() && other)
     return relaid_array(bundle, c, name, *other);
-  if (takes_words(c, name)) return replayed_array(bundle, c, name);
+  if (takes_words(c, name)) {  // the draws are a kernel's, the bundle's input has Philox's
+    load_inputs(bundle, c);
+    return picked(bundle, c, lazy_arrays(c, bundle.loaded->inputs, "reference", 1), name);
+  }
   const std::string file = file_of(c, name);
   if (record == c.stored.end()) throw damaged(bundle.dir, "manifest.json", "it does not name " + file);
   if (bundle.dir.empty() || !record->second.has_file()) return made_array(bundle, c, name, record->second);
@@ -232,6 +215,44 @@ Array load_array(const Bundle& bundle, const Case& c, const std::string& name) {
   if (record->second.sha256 != content_hash(a))
     throw damaged(bundle.dir, file, "its SHA-256 is not the one in manifest.json");
   return a;
+}
+
+// The case with its operands at hand, wherever the bundle keeps them.
+Case with_operands(const Bundle& bundle, const Case& c) {
+  Case out = c;
+  if (!c.given_is_stored) return out;
+  out.given_a = floats_of(read_array(bundle, c, c.is_gemm ? "a" : "input"));
+  if (c.is_gemm) out.given_b = floats_of(read_array(bundle, c, "b"));
+  return out;
+}
+
+}  // namespace
+
+const CaseInputs& load_inputs(const Bundle& bundle, const Case& c) {
+  LoadedCase& l = loaded(bundle, c);
+  if (l.inputs) return *l.inputs;
+  const auto floats = [&](const char* name, int64_t rows) {
+    std::vector<float> v = floats_of(read_array(bundle, c, name));
+    if (static_cast<int64_t>(v.size()) != rows * c.cols)
+      throw Error("golden " + c.name + ": inputs do not match the manifest");
+    return v;
+  };
+  CaseInputs in = {floats(c.is_gemm ? "a" : "input", c.rows), {}};
+  if (c.is_gemm) in.b = floats("b", c.rows_b);
+  l.inputs = std::make_shared<const CaseInputs>(std::move(in));
+  return *l.inputs;
+}
+
+const Array& load_array(const Bundle& bundle, const Case& c, const std::string& name) {
+  std::map<std::string, Array>& at_hand = loaded(bundle, c).arrays;
+  const auto there = at_hand.find(name);
+  return there != at_hand.end() ? there->second : at_hand.emplace(name, read_array(bundle, c, name)).first->second;
+}
+
+bool is_hash_of(const Case& c, const Array& a) {
+  const auto record = c.stored.find(a.name);
+  return record != c.stored.end() && !record->second.has_file() && record->second.dtype == a.dtype &&
+         record->second.sha256 == content_hash(a);
 }
 
 std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& backend, int threads,
@@ -261,7 +282,7 @@ std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& ba
         continue;
       }
       try {
-        const Array stored = load_array(bundle, c, a.name);
+        const Array stored = read_array(bundle, c, a.name);
         if (stored.bytes != a.bytes || stored.dtype != a.dtype || stored.shape != a.shape)
           out.push_back(
               {file_of(c, a.name),

@@ -22,12 +22,20 @@ void write_bundle(const std::string& suite, const std::vector<Case>& cases, cons
                   bool force, const std::string& backend, int threads, const CaseProgress& progress = {},
                   bool as_readmemh = false);
 
+// What was read or made of one case, so that each array is at hand once.
+struct LoadedCase {
+  std::string name;
+  std::vector<uint32_t> random_words;
+  std::shared_ptr<const CaseInputs> inputs;
+  std::vector<LazyArray> to_make;
+  std::map<std::string, Array> arrays;
+};
+
 struct Bundle {
   std::filesystem::path dir;
   std::string signature;  // of the arithmetic that made it, as its manifest says; none for a case made on the way
   std::vector<Case> cases;
-  // Arrays that are nowhere on disk, of the case that asked for them last.
-  std::shared_ptr<std::map<std::string, std::vector<Array>>> made{};
+  std::shared_ptr<LoadedCase> loaded = std::make_shared<LoadedCase>();  // of the case that was asked for last
 };
 // Error with exit code 2 for a folder that is no bundle, 1 for one whose manifest is damaged.
 Bundle open_bundle(const std::filesystem::path& dir);
@@ -35,19 +43,16 @@ Bundle open_bundle(const std::filesystem::path& dir);
 Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir);
 
 // A bundle of one case that is nowhere on disk.
-Bundle made_bundle(const Case& c, const std::string& backend, int threads);
-// The case with its operands at hand, wherever the bundle keeps them.
-Case with_operands(const Bundle& bundle, const Case& c);
-
+Bundle made_bundle(Case c, const std::string& backend, int threads);
 // Whether an array of answers that the bundle does not hold is `a`, by the hash of its bytes.
 bool is_hash_of(const Case& c, const Array& a);
 
 // One array of a case as stored. Its hash is checked: Error with exit code 1 that names the file and calls the bundle
 // damaged when it is missing or not what the manifest says.
-// "codes_marlin_uint32" or "scales_8x4" that the bundle does not hold is worked out from its codes or scales.
-Array load_array(const Bundle& bundle, const Case& c, const std::string& name);
-// The numbers of one that holds float32: operands.
-std::vector<float> stored_floats(const Bundle& bundle, const Case& c, const char* name);
+// "codes_marlin_uint32" or "scales_8x4" that the bundle does not hold is worked out from its codes or scales. Valid
+// until another case is asked for.
+const Array& load_array(const Bundle& bundle, const Case& c, const std::string& name);
+const CaseInputs& load_inputs(const Bundle& bundle, const Case& c);
 
 // What load_array() will give, without reading it; no value where the case has no such array.
 std::optional<ArrayRecord> find_array(const Case& c, const std::string& name);

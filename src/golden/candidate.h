@@ -9,6 +9,7 @@
 
 #include "src/files/tensor_reader.h"
 #include "src/golden/array_name.h"
+#include "src/golden/array_words.h"
 #include "src/golden/bundle.h"
 
 namespace fp4::golden {

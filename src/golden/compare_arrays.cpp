@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/golden/faulty_kernel.h"
-#include "src/golden/places.h"
-#include "src/golden/variants.h"
 
 namespace fp4::golden {
 namespace {
@@ -53,28 +52,56 @@ int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got, int64_t s
 // Steps between numbers of a type in fp32 steps: bf16 drops 16 bits.
 int64_t steps_of(RealType type) { return int64_t{1} << (24 - row_of(real_type_table, type).digits); }
 
+size_t marked(const std::vector<uint8_t>& v) { return static_cast<size_t>(std::count(v.begin(), v.end(), 1)); }
+
 // "3 of 8 rows, 12 of 16 blocks of 32; rows 4 to 6; all at position 5 of their block": as far as something is
 // concentrated.
-std::string describe(const std::vector<uint8_t>& wrong, uint64_t width, uint64_t block) {
-  const size_t height = std::max<size_t>(wrong.size() / width, 1), across = (width + block - 1) / block;
-  std::vector<uint8_t> rows(height, 0), cols(width, 0), blocks(height * across, 0), positions(block, 0), parity(2, 0);
-  for (size_t r = 0, i = 0; r < height; ++r)
-    for (size_t c = 0; c < width; ++c, ++i) {
-      if (wrong[i] == 0) continue;
-      rows[r] = cols[c] = blocks[r * across + c / block] = positions[c % block] = 1;
-      parity[i % 2] = 1;
+std::string describe(const Evidence& e, size_t block) {
+  const auto height = static_cast<size_t>(e.rows), width = static_cast<size_t>(e.cols);
+  std::vector<uint8_t> rows(height, 0), cols(width, 0), positions(block, 0), parity(2, 0);
+  size_t blocks = 0;
+  for (size_t r = 0; r < height; ++r) {
+    const uint8_t* const wrong = &e.wrong.at[r * width];
+    if (std::memchr(wrong, 1, width) == nullptr) continue;
+    rows[r] = 1;
+    for (size_t c = 0; c < width; c += block) {
+      const size_t end = std::min(width, c + block);
+      blocks += std::memchr(wrong + c, 1, end - c) != nullptr ? 1 : 0;
+      for (size_t k = c; k < end; ++k) cols[k] |= wrong[k], parity[(r * width + k) % 2] |= wrong[k];
     }
-  const auto marked = [](const std::vector<uint8_t>& v) { return std::count(v.begin(), v.end(), 1); };
-  std::string text =
-      fmt::format("{} of {} rows, {} of {} blocks of {}", marked(rows), height, marked(blocks), blocks.size(), block);
+  }
+  for (size_t c = 0; c < width; ++c) positions[c % block] |= cols[c];
+  std::string text = fmt::format("{} of {} rows, {} of {} blocks of {}", marked(rows), height, blocks,
+                                 height * ((width + block - 1) / block), block);
   for (const std::string& range : {ranges_text(rows, "row"), ranges_text(cols, "column")})
     if (!range.empty()) text += "; " + range;
-  if (block > 1 && marked(positions) == 1 && marked(wrong) > 1)
+  if (block > 1 && marked(positions) == 1 && e.differences > 1)
     text += fmt::format("; all at position {} of their block",
                         std::find(positions.begin(), positions.end(), 1) - positions.begin());
-  if (marked(wrong) > 3 && parity[0] != parity[1])
+  if (e.differences > 3 && parity[0] != parity[1])
     text += parity[1] != 0 ? "; all at odd indices" : "; all at even indices";
   return text;
+}
+
+// The elements of an array, its own when `packed` is 0.
+Words words_of(const Array& a, int packed) {
+  return {a.bytes, packed > 0 ? packed : static_cast<int>(8 * element_bytes(a)), a.dtype == "f32"};
+}
+
+void mark_differences(Evidence& e) {
+  const auto width = static_cast<size_t>(e.cols);
+  e.wrong = {e.rows, e.cols, std::vector<uint8_t>(e.got.size())};
+  Elements x(width), y(width);
+  for (int64_t r = 0; r < e.rows; ++r) {
+    e.copy_row(r, x, y);
+    uint8_t* const wrong = &e.wrong.at[static_cast<size_t>(r) * width];
+    uint32_t count = 0;
+    for (size_t c = 0; c < width; ++c) {
+      wrong[c] = x[c] != y[c] ? 1 : 0;
+      count += wrong[c];
+    }
+    e.differences += count;
+  }
 }
 
 }  // namespace
@@ -85,31 +112,74 @@ int packed_bits(const Case& c, const std::string& array) {
   return name.stage == "codes" && bits == code_bits(c) && bits < 8 ? bits : 0;
 }
 
-std::vector<uint32_t> elements_of(const Array& a, int packed_bits) {
-  std::vector<uint32_t> out;
-  if (packed_bits > 0) {
-    const auto bits = static_cast<size_t>(packed_bits);
-    for (size_t at = 0; at + bits <= 8 * a.bytes.size(); at += bits) {
-      const bool crosses = at % 8 + bits > 8;
-      const uint32_t word = a.bytes[at / 8] | (crosses ? uint32_t{a.bytes[at / 8 + 1]} << 8 : 0u);
-      out.push_back(word >> at % 8 & ((1u << bits) - 1u));
-    }
-    return out;
-  }
-  out.reserve(a.bytes.size() / element_bytes(a));
-  for (size_t i = 0; i < a.bytes.size() / element_bytes(a); ++i) out.push_back(word_at(a, i));
+Elements elements_of(const Array& a, int packed_bits) {
+  return Words(a.bytes, packed_bits > 0 ? packed_bits : static_cast<int>(8 * element_bytes(a))).all();
+}
+
+Words candidate_words(const Case& c, const CandidateArray& candidate, size_t expected) {
+  const Array& a = candidate.array;
+  const bool is_float = a.dtype == "f32";
+  const int width = candidate.stage == "codes" && !is_float ? code_bits(c) : 0;
+  bool one_each = a.bytes.size() == expected * element_bytes(a);
+  for (size_t i = 0; width == 4 && one_each && i < expected; ++i)
+    one_each = word_at(a, i) <= 15;  // else two codes a byte that the layout padded to this size
+  if (!one_each && (width == 4 || width == 6)) return words_of(a, width);
+  return words_of(a, one_each || candidate.stage != "scales" || is_float ? 0 : 8);  // four scales an int32
+}
+
+Elements Homes::plain(const Words& stored) const {
+  Elements out(at.size());
+  size_t size = 0;
+  for (size_t i = 0; i < at.size(); ++i)
+    if (at[i] >= 0) out[static_cast<size_t>(at[i])] = stored[i], ++size;
+  out.resize(size);
   return out;
 }
 
-std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected) {
-  const bool is_float = candidate.array.dtype == "f32";
-  const int width = candidate.stage == "codes" && !is_float ? code_bits(c) : 0;
-  bool one_each = candidate.array.bytes.size() == expected * element_bytes(candidate.array);
-  for (size_t i = 0; width == 4 && one_each && i < expected; ++i)
-    one_each = word_at(candidate.array, i) <= 15;  // else two codes a byte that the layout padded to this size
-  if (!one_each && (width == 4 || width == 6)) return elements_of(candidate.array, width);
-  if (one_each || candidate.stage != "scales" || is_float) return elements_of(candidate.array, 0);
-  return {candidate.array.bytes.begin(), candidate.array.bytes.end()};  // four scales an int32
+void Evidence::copy_row(int64_t r, Elements& x, Elements& y) const {
+  const auto width = static_cast<size_t>(cols);
+  expected.copy(static_cast<size_t>(r) * width, width, x.data());
+  got.copy(static_cast<size_t>(r) * width, width, y.data());
+  for (size_t i = 0; i < width && may_be_any; ++i) y[i] = x[i] == any_element ? x[i] : y[i];
+}
+
+Evidence evidence_of(const Case& c, const CandidateArray& a, const Array& golden, const std::vector<bool>& unjudged) {
+  const ArrayName name = parse_array_name(a.golden);
+  const bool is_float = golden.dtype == "f32", gives_floats = a.array.dtype == "f32";
+  Evidence e = {
+      a.golden, name.stage, words_of(golden, packed_bits(c, a.golden)), {}, is_float ? a.type : RealType::fp32};
+  const bool is_finished = is_float && c.epilogue.is_said() && (name.stage == "output" || name.stage == "dequantized");
+  if (is_finished || e.type != RealType::fp32) {
+    std::vector<float> values = floats_of(golden);
+    if (is_finished) c.epilogue.apply(values, c.is_gemm ? c.rows_b : c.cols);
+    for (float& v : values) v = canonical(rounded_to(e.type, v));
+    const auto* bits = reinterpret_cast<const uint32_t*>(values.data());
+    e.expected = Words(Elements(bits, bits + values.size()));
+  }
+  if (gives_floats || !is_float) e.got = candidate_words(c, a, e.expected.size());
+  e.zero = gives_floats         ? float_sign_bit
+           : a.stage == "codes" ? format_of(quant_spec_from_words(c.words).element).sign_code()
+                                : 0;
+  if (e.got.size() != e.expected.size()) return e;
+  e.rows = golden.shape.size() == 2 ? static_cast<int64_t>(golden.shape[0]) : 1;
+  e.homes = homes_of(c, a.golden);
+  if (e.homes.at.size() != e.got.size()) e.homes = {};
+  const bool is_moved = !e.homes.at.empty();
+  if (is_moved) {
+    e.expected = Words(e.homes.plain(e.expected)), e.got = Words(e.homes.plain(e.got));
+    e.rows = static_cast<int64_t>(e.got.size()) / e.homes.cols;
+  }
+  e.may_be_any = std::find(unjudged.begin(), unjudged.end(), true) != unjudged.end();
+  if (e.may_be_any) {
+    Elements expected = e.expected.all();
+    for (size_t i = 0; i < unjudged.size(); ++i)
+      if (const int64_t home = is_moved ? e.homes.at[i] : static_cast<int64_t>(i); unjudged[i] && home >= 0)
+        expected[static_cast<size_t>(home)] = any_element;
+    e.expected = Words(std::move(expected));
+  }
+  e.cols = static_cast<int64_t>(e.got.size()) / std::max<int64_t>(e.rows, 1);
+  if (e.is_matrix()) mark_differences(e);
+  return e;
 }
 
 std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const std::string& array) {
@@ -117,7 +187,7 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
   const std::string scales = name.is_transposed ? "scales_transposed" : "scales";
   const QuantSpec spec = quant_spec_from_words(c.words);
   if (name.stage != "codes" || c.is_gemm || !c.stored.contains(scales)) return {};
-  const Array stored = load_array(bundle, c, scales);
+  const Array& stored = load_array(bundle, c, scales);
   const FloatFormat& format = format_of(spec.scale);
   const auto is_nan_at = [&](size_t block) {
     return stored.dtype == "f32" ? is_nan(float_of(word_at(stored, block)))
@@ -147,9 +217,9 @@ void add_payloads(const Bundle& bundle, const Case& c, Comparison& comparison) {
       name.is_transposed || c.hadamard.size > 0 || !c.stored.contains("scales") || !stores_factor ||
       spec.scale_rule == ScaleRule::encode)
     return;
-  const Array scales = load_array(bundle, c, "scales"), factor = load_array(bundle, c, "tensor_scale");
+  const Array &scales = load_array(bundle, c, "scales"), &factor = load_array(bundle, c, "tensor_scale");
   if (factor.bytes.size() != sizeof(float)) return;
-  const std::vector<float> x = load_inputs(bundle, c).a;
+  const std::vector<float>& x = load_inputs(bundle, c).a;
   const BlockGeometry g = geometry_of(spec, c.rows, c.cols);
   const auto prescale = static_cast<double>(spec.prescale);
   for (Mismatch& m : comparison.first) {
@@ -180,75 +250,73 @@ Homes homes_of(const Case& c, const std::string& array) {
   return homes;
 }
 
+namespace {
+
+// What beyond the last row or column is not zero.
+void count_padding(const Evidence& e, const Words& stored, const Meaning& meaning, Comparison& r) {
+  for (size_t i = 0; i < e.homes.at.size(); ++i) {
+    if (e.homes.at[i] >= 0) continue;
+    --r.compared;
+    r.padding += stored[i] != 0 ? 1 : 0;
+    r.padding_nan += e.stage == "scales" && means_nan(meaning, stored[i]) ? 1 : 0;
+  }
+}
+
+void count_differences(const Evidence& e, const Meaning& meaning, Comparison& r) {
+  const int64_t step = steps_of(e.type);
+  const auto width = static_cast<size_t>(e.cols);
+  std::vector<uint64_t> distance(2 * far + 1, 0);
+  for (size_t begin = 0; begin < e.wrong.at.size(); begin += width) {
+    const uint8_t* const wrong = &e.wrong.at[begin];
+    if (std::memchr(wrong, 1, width) == nullptr) continue;
+    for (size_t k = 0; k < width; ++k) {
+      if (wrong[k] == 0) continue;
+      const uint32_t expected = e.expected.raw(begin + k), got = e.got.raw(begin + k);
+      if (means_nan(meaning, expected) != means_nan(meaning, got))
+        ++r.nan_against_number;
+      else
+        ++distance[static_cast<size_t>(distance_of(meaning, expected, got, step) + far)];
+      if (r.first.size() < 10)
+        r.first.push_back({{begin / width, k}, expected, got, text_of(meaning, expected), text_of(meaning, got)});
+    }
+  }
+  for (size_t d = 0; d < distance.size(); ++d)
+    if (distance[d] > 0) r.distance[static_cast<int64_t>(d) - far] = distance[d];
+}
+
+}  // namespace
+
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
                    const std::vector<bool>& unjudged) {
-  Comparison r;
-  r.case_name = c.name;
-  r.stage = candidate.stage;
-  r.golden = candidate.golden;
+  Comparison r = {c.name, candidate.stage, candidate.golden};
   const QuantSpec spec = quant_spec_from_words(c.words);
-  Meaning meaning;
-  meaning.is_float = golden.dtype == "f32";
+  Meaning meaning = {golden.dtype == "f32"};
   if (candidate.stage != input_stage)
     meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
-  const int packed = packed_bits(c, candidate.golden);
-  std::vector<uint32_t> expected = elements_of(golden, packed);
-  round_words(candidate.type, expected);
-  Homes homes = homes_of(c, candidate.golden);
-  if (homes.at.size() != expected.size()) homes = {};
-  uint64_t width = golden.shape.empty() ? 1 : golden.shape.back();
-  if (!homes.at.empty())
-    width = static_cast<uint64_t>(homes.cols);
-  else if (packed > 0)
-    width = width * 8 * element_bytes(golden) / static_cast<uint64_t>(packed);
-  const std::vector<uint32_t> got = candidate_elements(c, candidate, expected.size());
-  r.compared = expected.size();
-  if ((candidate.array.dtype == "f32") != meaning.is_float) {
+  const Evidence e = evidence_of(c, candidate, golden, unjudged);
+  const bool same_kind = (candidate.array.dtype == "f32") == meaning.is_float;
+  r.compared = e.homes.at.empty() ? e.expected.size() : e.homes.at.size();
+  if (!same_kind) {
     r.shape_note =
         fmt::format("the candidate has {}, the golden array {}", meaning.is_float ? "whole numbers" : "real numbers",
                     meaning.is_float ? "real" : "codes");
-  } else if (got.size() != expected.size()) {
-    r.shape_note = fmt::format("the candidate has {} elements, the golden array {}", got.size(), expected.size());
+  } else if (e.got.size() != e.expected.size()) {
+    r.shape_note = fmt::format("the candidate has {} elements, the golden array {}", e.got.size(), e.expected.size());
   }
   if (!r.shape_note.empty()) {
     r.mismatches = std::max<uint64_t>(r.compared, 1);
     return r;
   }
-  const int64_t step = steps_of(candidate.type);
-  std::vector<uint8_t> wrong(homes.at.empty() ? expected.size() : 0, 0);
-  for (const int64_t home : homes.at) wrong.resize(std::max(wrong.size(), static_cast<size_t>(home + 1)));
-  for (uint64_t i = 0; i < expected.size(); ++i) {
-    if (!homes.at.empty() && homes.at[i] < 0) {
-      --r.compared;
-      r.padding += got[i] != 0 ? 1 : 0;
-      r.padding_nan += candidate.stage == "scales" && means_nan(meaning, got[i]) ? 1 : 0;
-      continue;
-    }
-    if (i < unjudged.size() && unjudged[i]) {
-      ++r.unjudged;
-      --r.compared;
-      continue;
-    }
-    if (expected[i] == got[i]) continue;
-    const bool nan_expected = means_nan(meaning, expected[i]), nan_got = means_nan(meaning, got[i]);
-    if (meaning.is_float && nan_expected && nan_got) continue;
-    const uint64_t home = homes.at.empty() ? i : static_cast<uint64_t>(homes.at[i]);
-    wrong[home] = 1;
-    ++r.mismatches;
-    if (nan_expected != nan_got) {
-      ++r.nan_against_number;
-    } else {
-      ++r.distance[distance_of(meaning, expected[i], got[i], step)];
-    }
-    if (r.first.size() < 10) {
-      r.first.push_back(
-          {{home / width, home % width}, expected[i], got[i], text_of(meaning, expected[i]), text_of(meaning, got[i])});
-    }
-  }
-  const uint64_t block = candidate.stage == "codes" || candidate.stage == "dequantized"
-                             ? static_cast<uint64_t>(std::max(spec.block.size, 1))
-                             : (candidate.stage == "output" ? 16 : 4);
-  if (r.mismatches > 0) r.where = describe(wrong, width, block);
+  if (!e.homes.at.empty()) count_padding(e, candidate_words(c, candidate, r.compared), meaning, r);
+  for (size_t i = 0; i < e.expected.size() && e.may_be_any; ++i) r.unjudged += e.expected[i] == any_element ? 1 : 0;
+  r.compared -= r.unjudged;
+  r.mismatches = e.differences;
+  if (r.mismatches == 0) return r;
+  count_differences(e, meaning, r);
+  r.where = describe(e, candidate.stage == "codes" || candidate.stage == "dequantized"
+                            ? static_cast<size_t>(std::max(spec.block.size, 1))
+                        : candidate.stage == "output" ? 16
+                                                      : 4);
   return r;
 }
 

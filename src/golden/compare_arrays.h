@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/golden/candidate.h"
+#include "src/golden/places.h"
 
 namespace fp4::golden {
 
@@ -34,13 +35,46 @@ struct Comparison {
   std::string shape_note;  // set when shapes differ; then everything counts as a mismatch
 };
 
+// The place row*cols + column of each element of an array whose layout pads or moves it; -1 for padding. Empty where
+// the elements lie row by row.
+struct Homes {
+  int64_t cols = 0;
+  std::vector<int64_t> at;
+  Elements plain(const Words& stored) const;
+};
+Homes homes_of(const Case& c, const std::string& array);
+
+// A dump's array beside the golden one. Of one size they are a matrix [rows, cols] in plain order, whatever the layout;
+// else each is as it lies in its file. The golden one has the case's epilogue, and is rounded to the dump's type.
+struct Evidence {
+  std::string array, stage;
+  Words expected, got;
+  RealType type = RealType::fp32;
+  uint32_t zero = 0;  // the other zero of this array: code 8 of e2m1, bits of -0; 0 where there is none
+  Homes homes{};
+  bool may_be_any = false;  // some of `expected` is any_element
+  int64_t rows = 1, cols = 0;
+  Marks wrong{};
+  uint64_t differences = 0;
+
+  bool is_float() const { return zero == float_sign_bit; }
+  bool is_matrix() const { return cols > 0; }
+  bool differs(size_t i) const { return wrong.at[i] != 0; }
+  uint32_t plain(uint32_t word) const { return word == zero ? 0 : word; }  // zeros of both signs as one
+  // Row r of both; what may be anything is alike.
+  void copy_row(int64_t r, Elements& x, Elements& y) const;
+};
+// `unjudged` marks elements that are not looked at; empty: none. It looks at both arrays where they are. Arrays of
+// another kind than the golden one have no elements, but for codes that are dumped as the numbers they stand for.
+Evidence evidence_of(const Case& c, const CandidateArray& candidate, const Array& golden,
+                     const std::vector<bool>& unjudged = {});
+
 // Elements of an array as integers: bits of floats, codes. `packed_bits`: codes of 4 or 6 bits that follow each other
 // without gaps, low bits first; 0: one in each element of the array.
-std::vector<uint32_t> elements_of(const Array& a, int packed_bits);
+Elements elements_of(const Array& a, int packed_bits);
 
-// Of floats any NaN equals any other; codes are compared as they are, those of NaN, too. The golden array is rounded to
-// the candidate's type, and what a layout pads is counted apart: kernels leave those bytes as they were. Indices are
-// [row, column], whatever the layout. `unjudged` marks elements that are not looked at; empty: none.
+// Of floats any NaN equals any other; codes are compared as they are, those of NaN, too. What a layout pads is counted
+// apart: kernels leave those bytes as they were. Indices are [row, column], whatever the layout.
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
                    const std::vector<bool>& unjudged = {});
 
@@ -54,15 +88,7 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
 // Elements of a candidate that is compared with `expected` elements: FP4 codes count one by one whether two or one of
 // them fill a byte, or eight a word, FP6 codes whether four fill three bytes or four; scales of one byte also where
 // four fill a word.
-std::vector<uint32_t> candidate_elements(const Case& c, const CandidateArray& candidate, size_t expected);
-
-// The place row*cols + column of each element of an array whose layout pads or moves it; -1 for padding. Empty where
-// the elements lie row by row.
-struct Homes {
-  int64_t cols = 0;
-  std::vector<int64_t> at;
-};
-Homes homes_of(const Case& c, const std::string& array);
+Words candidate_words(const Case& c, const CandidateArray& candidate, size_t expected);
 
 // Of an array of this case: 4 where two codes fill a byte, 6 where four fill three, else 0.
 int packed_bits(const Case& c, const std::string& array);

@@ -15,30 +15,23 @@ namespace fp4::golden {
 namespace {
 
 std::string divergence(const std::vector<Comparison>& comparisons, std::string& stage) {
-  for (const Comparison& c : comparisons)
-    if (c.stage == input_stage && c.mismatches > 0) {
-      stage = input_stage;
-      return fmt::format("the dump's {} is not the bundle's: the kernel was given something else", c.golden);
-    }
-  for (const char* s : stage_names) {
-    for (const Comparison& c : comparisons) {
-      if (c.stage != s || c.mismatches == 0) continue;
-      if (stage.empty()) stage = s;
-    }
-  }
-  for (const Comparison& c : comparisons) {
-    if (c.stage != stage || c.mismatches == 0) continue;
-    if (stage == "scales" && c.shape_note.empty()) {
-      for (const auto& [d, count] : c.distance) {
-        if ((d == -1 || d == 1) && count == c.mismatches) {
-          return fmt::format("scale one step {} in {} of {} blocks", d < 0 ? "low" : "high", count, c.compared);
-        }
-      }
-    }
-    return fmt::format("first diverging stage: {} ({} of {} elements; {})", stage, c.mismatches, c.compared,
-                       c.shape_note.empty() ? c.where : c.shape_note);
-  }
-  return "";
+  auto at = comparisons.end();
+  const auto look_for = [&](const char* s) {
+    if (at == comparisons.end())
+      at = std::find_if(comparisons.begin(), comparisons.end(),
+                        [&](const Comparison& c) { return c.stage == s && c.mismatches > 0; });
+  };
+  look_for(input_stage);
+  for (const char* s : stage_names) look_for(s);
+  if (at == comparisons.end()) return "";
+  stage = at->stage;
+  if (stage == input_stage)
+    return fmt::format("the dump's {} is not the bundle's: the kernel was given something else", at->golden);
+  for (const auto& [d, count] : at->distance)
+    if (stage == "scales" && at->shape_note.empty() && (d == -1 || d == 1) && count == at->mismatches)
+      return fmt::format("scale one step {} in {} of {} blocks", d < 0 ? "low" : "high", count, at->compared);
+  return fmt::format("first diverging stage: {} ({} of {} elements; {})", stage, at->mismatches, at->compared,
+                     at->shape_note.empty() ? at->where : at->shape_note);
 }
 
 // A kernel under suspicion and how well it explains the dump.
@@ -63,17 +56,10 @@ class Search {
         evidence_(evidence),
         tried_(tried),
         base_(simulator.base()),
+        backend_(backend),
         seconds_(seconds) {
-    for (const Evidence& e : evidence) {
-      before_ += e.got.size() == e.expected.size() ? 0 : std::max({e.got.size(), e.expected.size(), size_t{1}});
-      for (size_t i = 0; i < e.got.size() && e.got.size() == e.expected.size(); ++i)
-        before_ += e.got[i] != e.expected[i] && e.expected[i] != any_element;
-    }
-    sample_ = sample_of(c, in, evidence);
-    if (sample_ && c.is_gemm)
-      of_sample_.emplace(c, in, backend, sample_->corner);
-    else if (sample_)
-      of_sample_.emplace(sample_->c, sample_->in, backend, 1, sample_->band);
+    for (const Evidence& e : evidence)
+      before_ += e.is_matrix() ? e.differences : std::max({e.got.size(), e.expected.size(), size_t{1}});
   }
 
   // Of outputs and of decoded values alone: operands that were read wrongly, parts and factors that are missing.
@@ -82,11 +68,12 @@ class Search {
     if (!c_.is_gemm && (!dumps("dequantized") || dumps("codes") || dumps("scales"))) return found;
     misreads_[0] = misreads(simulator_.operand(base_, false));
     if (c_.is_gemm) misreads_[1] = misreads(simulator_.operand(base_, true));
+    take_sample(corner_of(c_, evidence_));
     for (const NamedKernel& n : accidents(c_, base_, misreads_[0], misreads_[1])) {
       const size_t known = found.size();
       try_one(n, found);
-      if (found.size() > known) continue;
-      if (of_sample_ && c_.is_gemm && score(*of_sample_, n.kernel, sample_->evidence).explains()) try_in_part(n, found);
+      if (found.size() > known || !of_sample_ || !c_.is_gemm) continue;
+      if (score(*of_sample_, n.kernel, sample_->evidence).explains()) try_in_part(n, found);
     }
     return found;
   }
@@ -118,8 +105,9 @@ class Search {
 
   // Exact causes that are no orders, fewest first: one change, draws and epilogues, a preset and, unless one alone is
   // asked for, up to three changes at once.
-  std::vector<Cause> explanations(const std::string& backend, bool one_alone) {
+  std::vector<Cause> explanations(bool one_alone) {
     std::vector<Cause> found;
+    if (!c_.is_gemm) take_sample(band_of(c_, in_, evidence_));
     std::vector<NamedKernel> single = changes(c_, base_);
     std::stable_partition(single.begin(), single.end(), [this](const NamedKernel& n) { return is_cheap(n.kernel); });
     stages_.emplace_back("one change");
@@ -130,7 +118,7 @@ class Search {
       return found.empty() && !is_late();
     };
     if (next("signs of zeros")) add_zero_signs(found);
-    if (next("other draws")) add_draw_causes(c_, in_, evidence_, backend, before_, found);
+    if (next("other draws")) add_draw_causes(c_, in_, evidence_, backend_, before_, found);
     if (next("epilogues")) add_epilogue_causes(c_, simulator_, evidence_, before_, found);
     if (next("presets")) try_presets(found);
     if (!one_alone && next("two changes")) try_more(2, found);
@@ -143,8 +131,9 @@ class Search {
     std::vector<Cause> out;
     size_t looked_at = 0;
     for (const Suspect& s : suspects_) {
-      if (sample_ && ++looked_at > 2 * width) break;
-      const Score whole = sample_ ? score(simulator_, s.named.kernel, evidence_) : s.score;
+      const bool is_part = s.score.seen < before_;  // of the differences
+      if (is_part && ++looked_at > 2 * width) break;
+      const Score whole = is_part ? score(simulator_, s.named.kernel, evidence_) : s.score;
       if (4 * whole.after > 3 * before_) continue;  // the golden itself leaves all of `before`
       out.push_back({s.named.changes, s.named.detail, before_, whole.after, whole.f1()});
       if (out.size() == 5) break;
@@ -156,6 +145,15 @@ class Search {
  private:
   static constexpr size_t width = 6;  // suspects that are looked at again with one more change
 
+  void take_sample(std::optional<Sample> sample) {
+    of_sample_.reset();
+    sample_ = std::move(sample);
+    if (sample_ && !sample_->corner.rows.empty())
+      of_sample_.emplace(c_, in_, backend_, sample_->corner);
+    else if (sample_)
+      of_sample_.emplace(sample_->c, sample_->in, backend_, 1, sample_->band);
+  }
+
   // Whether the dump has arrays of a stage.
   bool dumps(const char* stage) const {
     return std::any_of(evidence_.begin(), evidence_.end(),
@@ -166,9 +164,7 @@ class Search {
   bool may_be_moved(const char* stage) const {
     return std::any_of(evidence_.begin(), evidence_.end(), [&](const Evidence& e) {
       if (parse_array_name(e.array).stage != stage) return false;
-      size_t other = 0;
-      for (size_t i = 0; i < e.got.size() && e.got.size() == e.expected.size(); ++i) other += e.got[i] != e.expected[i];
-      return e.got.size() < size_t{1} << 20 || e.got.size() != e.expected.size() || 8 * other > e.got.size();
+      return !e.is_matrix() || e.got.size() < size_t{1} << 20 || 8 * e.differences > e.got.size();
     });
   }
 
@@ -184,13 +180,19 @@ class Search {
     return c_.is_gemm ? canonical(k.a) == canonical(base_.a) && !k.output_transposed : works_by_rows(k);
   }
 
-  // Of some rows, where they tell that the kernel is not the one.
+  bool sample_tells(const Kernel& k) const {
+    if (!sample_) return false;
+    if (sample_->corner.rows.empty()) return works_by_rows(k);
+    return c_.is_gemm ? !k.output_transposed : k.misread[0] != nullptr;
+  }
+
+  // Of some rows or elements, where they tell that the kernel is not the one.
   Score score_of(const Kernel& k) const {
-    if (sample_ && (c_.is_gemm ? !k.output_transposed : works_by_rows(k))) {
-      const Score s = score(*of_sample_, k, sample_->evidence);
-      if (!s.explains_but_zeros()) return s;
-    }
-    return score(simulator_, k, evidence_);
+    std::optional<Score> some;
+    if (sample_tells(k)) some = score(*of_sample_, k, sample_->evidence);
+    if (static_cast<const Computation&>(k) == static_cast<const Computation&>(base_) && !k.other_operand)
+      some = order_score(c_, k, evidence_);
+    return some && !some->explains_but_zeros() ? *some : score(simulator_, k, evidence_);
   }
 
   // Whether a change beside others is worth a look at the whole dump: one of orders or of other blocks leaves few
@@ -198,9 +200,7 @@ class Search {
   bool may_add(const Kernel& k) const {
     if (!sample_ || works_by_rows(k)) return true;
     return std::any_of(evidence_.begin(), evidence_.end(), [](const Evidence& e) {
-      uint64_t other = 0;
-      for (size_t i = 0; i < e.got.size(); ++i) other += e.got[i] != e.expected[i] && e.expected[i] != any_element;
-      return e.array != "dequantized" && 5 * other > 2 * e.got.size() && e.got.size() > 1;
+      return e.array != "dequantized" && 5 * e.differences > 2 * e.got.size() && e.got.size() > 1;
     });
   }
 
@@ -223,12 +223,11 @@ class Search {
   void try_in_part(const NamedKernel& n, std::vector<Cause>& found) {
     std::string where;
     for (const Evidence& e : evidence_) {
-      const DumpMatrix m(c_, e);
       Elements made = simulator_.elements(n.kernel, e.array);
       round_words(e.type, made);
-      for (size_t i = 0; i < m.got.size(); ++i)
-        if (m.differs(i) && made[i] != m.got[i]) return;
-      where = place_of(m.wrong).text;
+      for (size_t i = 0; i < e.got.size(); ++i)
+        if (e.differs(i) && made[i] != e.got[i]) return;
+      where = place_of(e.wrong).text;
     }
     found.push_back({n.changes, "in " + where + ": " + n.detail, before_, 0, 1.0});
   }
@@ -307,6 +306,7 @@ class Search {
   const std::vector<Evidence>& evidence_;
   const Tried& tried_;
   Kernel base_;
+  std::string backend_;
   double seconds_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::array<std::vector<Misread>, 2> misreads_;
@@ -332,7 +332,7 @@ std::string wrong_size(const Case& c, const std::vector<CandidateArray>& arrays,
                                                                       : name.is_transposed ? c.rows
                                                                                            : c.cols;
     const auto expected = static_cast<int64_t>(comparisons[i].compared);
-    const auto got = static_cast<int64_t>(candidate_elements(c, arrays[i], comparisons[i].compared).size());
+    const auto got = static_cast<int64_t>(candidate_words(c, arrays[i], comparisons[i].compared).size());
     const int64_t most = c.is_gemm ? rows * cols : rows * ((cols + most_padded - 1) / most_padded * most_padded);
     if (got >= rows * cols && got <= most && got % rows == 0) continue;
     std::string text = fmt::format("{} has {} elements, {} were expected: ", arrays[i].golden, got, expected);
@@ -354,17 +354,6 @@ bool is_order(const Changes& changes) {
 
 }  // namespace
 
-Array judged_array(const Bundle& bundle, const Case& c, const std::string& name) {
-  Array a = load_array(bundle, c, name);
-  const std::string stage = parse_array_name(name).stage;
-  if (!c.epilogue.is_said() || (stage != "output" && stage != "dequantized")) return a;
-  std::vector<float> values;
-  for (const uint32_t w : elements_of(a, 0)) values.push_back(float_of(w));
-  c.epilogue.apply(values, c.is_gemm ? c.rows_b : c.cols);
-  a.bytes = bytes_of(values);
-  return a;
-}
-
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
                    const std::vector<Comparison>& comparisons, const std::string& backend, int threads, double seconds,
                    const Tried& tried) {
@@ -375,26 +364,24 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
     out.summary = place;
     return out;
   }
-  const CaseInputs in = load_inputs(bundle, c);
+  const CaseInputs& in = load_inputs(bundle, c);
   const Simulator simulator(c, in, backend, threads);
-  std::vector<Array> golden;
-  for (const CandidateArray& a : arrays) golden.push_back(judged_array(bundle, c, a.golden));
-  const std::vector<Evidence> evidence = gather(c, arrays, golden, simulator);
+  const std::vector<Evidence> evidence = gather(bundle, c, arrays);
   Search search(c, in, simulator, evidence, backend, seconds, tried);
   out.causes = search.of_orders();
   std::string ratio;
   if (out.causes.empty()) {
     out.summary = wrong_size(c, arrays, comparisons);
     if (!out.summary.empty()) return out;
-    const bool is_whole = std::all_of(evidence.begin(), evidence.end(),
-                                      [](const Evidence& e) { return e.got.size() == e.expected.size(); });
+    const bool is_whole =
+        std::all_of(evidence.begin(), evidence.end(), [](const Evidence& e) { return e.is_matrix(); });
     if (is_whole)
       if (const std::optional<Cause> found = array_accident(c, in, evidence)) out.causes = {*found};
     if (out.causes.empty()) out.causes = search.of_accidents();
     if (const auto factor = is_whole && out.causes.empty() ? factor_accident(c, evidence, simulator) : std::nullopt)
       ratio = factor->detail;
   }
-  if (out.causes.empty()) out.causes = search.explanations(backend, !ratio.empty());
+  if (out.causes.empty()) out.causes = search.explanations(!ratio.empty());
   out.explains_all = !out.causes.empty();
   if (out.explains_all) {
     out.is_order = is_order(out.causes[0].changes);

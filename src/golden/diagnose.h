@@ -42,9 +42,6 @@ struct Diagnosis {
 // Called with the kernels that a search for causes has recomputed so far.
 using Tried = std::function<void(size_t kernels)>;
 
-// What a candidate's array is compared with: the bundle's, outputs after the epilogue that the case says.
-Array judged_array(const Bundle& bundle, const Case& c, const std::string& name);
-
 // The candidate's arrays of one case and their comparisons (same order). `bundle` gives the inputs.
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
                    const std::vector<Comparison>& comparisons, const std::string& backend, int threads,

@@ -195,11 +195,12 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
                      const std::string& backend, uint64_t before, std::vector<Cause>& causes) {
   for (const Evidence& e : evidence) {
     const std::string stage = parse_array_name(e.array).stage;
-    if ((stage == "scales" || stage == "tensor_scale") && e.got != e.expected) return;
+    if ((stage == "scales" || stage == "tensor_scale") && (e.differences > 0 || !e.is_matrix())) return;
   }
   for (const Evidence& e : evidence) {
     if (e.array != "codes") continue;
-    if (const AxisRow<RandomStream>* fault = faulty_stream(c, draw_bounds(c, in, e.got))) {
+    const Elements got = e.got.all();
+    if (const AxisRow<RandomStream>* fault = faulty_stream(c, draw_bounds(c, in, got))) {
       causes.push_back(
           {{{"random_stream", fault->name}},
            fmt::format("other draws than the case's, and {}: no other rule lets elements share them", fault->doc),
@@ -207,7 +208,7 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
            0});
       continue;
     }
-    const StochasticTest t = stochastic_test(c, in, e.got, backend);
+    const StochasticTest t = stochastic_test(c, in, got, backend);
     if (!t.applies || !t.within_neighbours) continue;
     const bool fair = std::abs(t.z_mean) < 4 && std::abs(t.chi - 1) < 0.2;
     const std::string stats = fmt::format("unbiased within {:.1f} SD, variance ratio {:.3f}", t.z_mean, t.chi);

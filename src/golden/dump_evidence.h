@@ -7,16 +7,7 @@
 
 namespace fp4::golden {
 
-struct Evidence {
-  std::string array;
-  Elements expected, got;  // codes of blocks with a NaN scale, and padding, may be anything
-  RealType type = RealType::fp32;
-  uint32_t zero = 0;  // the other zero of this array: code 8 of e2m1, bits of -0; 0 where there is none
-};
-
-// NaNs are one value. Arrays of another kind than the golden one have no elements: no cause makes codes of numbers.
-std::vector<Evidence> gather(const Case& c, const std::vector<CandidateArray>& arrays, const std::vector<Array>& golden,
-                             const Simulator& simulator);
+std::vector<Evidence> gather(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays);
 
 struct Score {
   uint64_t after = 0;                           // elements that a kernel of this kind would have dumped otherwise
@@ -30,19 +21,26 @@ struct Score {
   }
 };
 
-// Some rows of a case with what was dumped of them. A kernel that works row by row explains the dump only if it
-// explains these, which is known in a thousandth of the time.
+// Some rows of a case, or outputs, with what was dumped of them. A kernel explains the dump only if it explains these,
+// which is known in a thousandth of the time.
 struct Sample {
   Case c;
   CaseInputs in;
   Band band;
-  Corner corner;  // of a product
+  Corner corner;
   std::vector<Evidence> evidence;
 };
-// Nothing where the case is small, or where no array that differs has its rows one after the other.
-std::optional<Sample> sample_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
+// The rows that differ most, of kernels that work row by row. Nothing where the case is small, or where no array that
+// differs has its rows one after the other.
+std::optional<Sample> band_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
+// The rows and, of a product, columns that differ most. Nothing where they are most of a small case.
+std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence);
 // Whether a kernel gives these rows as it gives them in the whole.
 bool works_by_rows(const Kernel& k);
+
+// Of some elements of large arrays in plain order, for a kernel that differs from the case in the orders of its codes
+// or scales alone; nothing of others.
+std::optional<Score> order_score(const Case& c, const Kernel& kernel, const std::vector<Evidence>& evidence);
 
 Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence);
 

@@ -207,7 +207,7 @@ class Fit {
 std::vector<Activation> activations_of(const std::vector<Evidence>& evidence) {
   double least = 0;
   for (const Evidence& e : evidence)
-    for (const uint32_t w : e.got) least = std::min(least, static_cast<double>(float_of(w)));
+    for (const uint32_t w : e.got.all()) least = std::min(least, static_cast<double>(float_of(w)));
   std::vector<Activation> out;
   for (const ActivationInfo& row : activation_table)
     if (row.id == Activation::none || (least >= row.least - 0.001 && (row.id == Activation::relu) == (least == 0.0)))
@@ -228,7 +228,7 @@ void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::v
       for (const Evidence& e : evidence) {
         if (e.got.size() != static_cast<size_t>(c.rows * c.rows_b)) return false;
         std::vector<float> got;
-        for (const uint32_t w : e.got) got.push_back(float_of(w));
+        for (const uint32_t w : e.got.all()) got.push_back(float_of(w));
         const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
         const auto one = Fit(product, got, c.epilogue, static_cast<size_t>(c.rows_b), type.id, activation).named();
         if (!one || (all && all->detail != one->detail)) {

@@ -10,8 +10,8 @@ namespace fp4::golden {
 // got / expected of every number that differs, where it is one number: of a factor that is left out, or not meant.
 std::optional<Cause> factor_accident(const Case& c, const std::vector<Evidence>& evidence, const Simulator& simulator) {
   for (const Evidence& e : evidence) {
-    const DumpMatrix m(c, e);
-    if (evidence.size() > 1 || !m.is_float || m.cols == 0 || c.epilogue.activation != Activation::none) break;
+    const Evidence& m = e;
+    if (evidence.size() > 1 || !m.is_float() || !m.is_matrix() || c.epilogue.activation != Activation::none) break;
     const RealTypeInfo& type = row_of(real_type_table, e.type != RealType::fp32 ? e.type : c.epilogue.output);
     const double room = std::max(std::ldexp(2.0, 1 - type.digits), 1e-6);
     double low = HUGE_VAL, high = -HUGE_VAL;

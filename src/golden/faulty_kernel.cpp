@@ -85,23 +85,6 @@ float decoded_factor(Kernel::DecodeG how, float g) {
   return g;
 }
 
-// Rows of an operand whose blocks lie along them.
-Quantized rows_of(const Quantized& q, const std::vector<int64_t>& rows) {
-  Quantized out = q;
-  out.rows = out.geometry.scale_rows = static_cast<int64_t>(rows.size());
-  const auto pick = [&](const auto& all, int64_t of) {
-    std::decay_t<decltype(all)> some;
-    const auto width = static_cast<std::ptrdiff_t>(all.size()) / of;
-    for (const int64_t r : rows) some.insert(some.end(), all.begin() + r * width, all.begin() + (r + 1) * width);
-    return some;
-  };
-  out.codes = pick(q.codes, q.rows);
-  out.scales = pick(q.scales, q.rows);
-  out.real_scales = pick(q.real_scales, q.rows);
-  if (q.spec.tensor_scale_cols(q.cols) > 0) out.tensor_scale = pick(q.tensor_scale, q.rows);
-  return out;
-}
-
 }  // namespace
 
 bool takes_amaxes(const Kernel& k, AccumulatorKind kind) {
@@ -142,7 +125,10 @@ Elements Simulator::elements(const Kernel& kernel, const std::string& array) con
   if (name.stage.empty() || name.stage == input_stage) return {};
   if (kernel.other_operand) name.is_transposed = !name.is_transposed;
   const Piece& piece = last_quantized(kernel, name.is_transposed);
-  Elements all = part(kernel, name.stage, piece);
+  if (corner_ || kernel.misread[0] != nullptr)
+    return part(kernel, name.stage,
+                read_rows(piece.q, kernel.misread[0], corner_ ? corner_->rows : std::vector<int64_t>{}), piece.amax);
+  Elements all = part(kernel, name.stage, piece.q, piece.amax);
   BlockGeometry g = piece.q.geometry;
   if (name.stage == "codes") return in_code_layout(all, kernel.codes_in.value_or(name.code_layout), piece.q.rows);
   if (name.stage != "scales") return all;
@@ -156,7 +142,9 @@ Elements Simulator::elements(const Kernel& kernel, const std::string& array) con
 // The arrays of a dump are asked for one after the other, and in many orders: their tensor is quantised once.
 const Simulator::Piece& Simulator::last_quantized(const Kernel& k, bool transposed) const {
   Last& last = last_[transposed ? 1 : 0];
-  if (last.of != k) last = {k, quantized(k, transposed)};
+  Kernel whole = k;
+  whole.misread = {};
+  if (last.of != whole) last = {whole, quantized(whole, transposed)};
   return last.piece;
 }
 
@@ -184,7 +172,6 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
     reference_backend().quantize(call, piece.q);
     recode(k, call, piece.q);
   }
-  if (k.misread[0] != nullptr) k.misread[0]->apply(piece.q);
   return piece;
 }
 
@@ -231,8 +218,7 @@ Elements Simulator::on_case_grid(const Elements& scales, const Quantized& q) con
   return out;
 }
 
-Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece& piece) const {
-  const Quantized& q = piece.q;
+Elements Simulator::part(const Kernel& k, const std::string& stage, const Quantized& q, float amax) const {
   if (stage == "codes") {
     Elements e = codes_of(q);
     if (k.codes_as_values)
@@ -253,8 +239,8 @@ Elements Simulator::part(const Kernel& k, const std::string& stage, const Piece&
   const float top = target * decode(format_of(k.a.element), format_of(k.a.element).largest_code);
   for (float& factor : g) {
     if (k.stored_g == Kernel::StoredG::reciprocal) factor = 1.0f / factor;
-    if (k.stored_g == Kernel::StoredG::encode) factor = at_most_largest(top / piece.amax);
-    if (k.stored_g == Kernel::StoredG::amax) factor = piece.amax;
+    if (k.stored_g == Kernel::StoredG::encode) factor = at_most_largest(top / amax);
+    if (k.stored_g == Kernel::StoredG::amax) factor = amax;
   }
   return bits_of_all(g);
 }
@@ -347,8 +333,14 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
   return out;
 }
 
-// An operand of a product.
-Quantized Simulator::operand(const Kernel& k, bool is_b) const {
+// An operand of a product as it lies in memory.
+const Quantized& Simulator::last_operand(const Kernel& k, bool is_b) const {
+  if (!c_.is_gemm) return last_quantized(k, false).q;
+  Kernel whole;
+  whole.a = k.a, whole.b = k.b, whole.place = k.place, whole.hadamard = k.hadamard, whole.rotation = k.rotation;
+  whole.sparsity = k.sparsity;
+  Last& last = last_[is_b ? 1 : 0];
+  if (last.of == whole) return last.piece.q;
   const RandomPlace place = k.place.value_or(c_.place);
   QuantizeCall call = {.x = view_of(is_b ? in_.b.data() : in_.a.data(), is_b ? c_.rows_b : c_.rows, c_.cols),
                        .spec = is_b ? k.b : k.a,
@@ -361,9 +353,26 @@ Quantized Simulator::operand(const Kernel& k, bool is_b) const {
     call.x = view_of(kept.data(), c_.rows, c_.cols);
   }
   rotate(k, is_b, call, storage);
-  Quantized q;
-  dispatcher_.quantize(call, q);
-  if (const Misread* m = k.misread[is_b ? 1 : 0]) m->apply(q);
+  last.of.reset();
+  dispatcher_.quantize(call, last.piece.q);
+  last.of = whole;
+  return last.piece.q;
+}
+
+// Whether a corner of a product is made of rows of its operands alone.
+bool Simulator::cuts(const Kernel& k) const {
+  const auto lies_by_rows = [&](const QuantSpec& s, int64_t rows) {
+    return geometry_of(s, rows, c_.cols).block_rows == 1;
+  };
+  return corner_ && c_.is_gemm && lies_by_rows(k.a, c_.rows) && lies_by_rows(k.b, c_.rows_b) &&
+         k.sparsity.value_or(c_.sparsity) == Sparsity::none;
+}
+
+Quantized Simulator::operand(const Kernel& k, bool is_b) const {
+  Quantized q = read_rows(last_operand(k, is_b), k.misread[is_b ? 1 : 0],
+                          !cuts(k) ? std::vector<int64_t>{}
+                          : is_b   ? corner_->cols
+                                   : corner_->rows);
   if (k.decode_g_of == Kernel::Operands::both || (k.decode_g_of == Kernel::Operands::b) == is_b)
     for (float& g : q.tensor_scale) g = decoded_factor(k.decode_g, g);
   for (int64_t r = 0; r < q.rows && !is_b; ++r)
@@ -375,14 +384,11 @@ Quantized Simulator::operand(const Kernel& k, bool is_b) const {
 
 std::vector<float> Simulator::product(const Kernel& k, const std::string& accumulator) const {
   const HadamardSpec h = k.rotation == Kernel::Rotation::none ? HadamardSpec{} : k.hadamard.value_or(c_.hadamard);
-  Quantized a = operand(k, /*is_b=*/false), b = operand(k, /*is_b=*/true);
+  const Quantized a = operand(k, /*is_b=*/false), b = operand(k, /*is_b=*/true);
   GemmOptions options = {k.accumulator ? *k.accumulator : accumulator_from(accumulator, c_.name), h.product_divisor(),
                          threads_};
   if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
   const Sparsity sparsity = k.sparsity.value_or(c_.sparsity);
-  const auto lies_by_rows = [](const Quantized& q) { return q.geometry.block_rows == 1; };
-  const bool cuts = corner_ && lies_by_rows(a) && lies_by_rows(b) && sparsity == Sparsity::none;
-  if (cuts) a = rows_of(a, corner_->rows), b = rows_of(b, corner_->cols);
   std::vector<float> c(static_cast<size_t>(a.rows * b.rows));
   if (sparsity != Sparsity::none) {
     sparse_gemm(dispatcher_, a, b, largest_kept(c_.name, sparsity, in_.a, c_.rows, c_.cols), options, c.data(), b.rows);
@@ -398,7 +404,7 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
       v = rounded_to(k.sum, k.sum_saturates && is_finite(v) ? larger(-largest, smaller(largest, v)) : v) * factor;
     }
   }
-  if (!corner_ || cuts) return c;
+  if (!corner_ || cuts(k)) return c;
   std::vector<float> some;
   for (const int64_t i : corner_->rows)
     for (const int64_t j : corner_->cols) some.push_back(c[static_cast<size_t>(i * c_.rows_b + j)]);

@@ -8,6 +8,7 @@
 
 #include "fp4/gemm.h"
 #include "src/backends/backends.h"
+#include "src/golden/array_words.h"
 #include "src/golden/misread.h"
 #include "src/golden/suite.h"
 #include "src/layout/digit_layout.h"
@@ -21,17 +22,6 @@ inline bool operator==(const RandomPlace& a, const RandomPlace& b) {
 }  // namespace fp4
 
 namespace fp4::golden {
-
-// What a case is computed from, as stored in the bundle.
-struct CaseInputs {
-  std::vector<float> a;  // or the input of a quantisation
-  std::vector<float> b;
-};
-
-// Elements of an array: codes one by one, bits of floats.
-using Elements = std::vector<uint32_t>;
-// An element that nobody can be wrong about: the codes of a block whose scale is NaN, and what a layout pads.
-inline constexpr uint32_t any_element = 0xFFFFFFFEu;
 
 // What a kernel computes. Kernels that are equal give the same arrays but for their order.
 struct Computation {
@@ -97,7 +87,7 @@ struct Band {
   float amax = 0;
 };
 
-// Some rows and columns of a product.
+// Some rows and columns of a product, or rows of decoded values.
 struct Corner {
   std::vector<int64_t> rows, cols;
 };
@@ -107,7 +97,7 @@ class Simulator {
   Simulator(const Case& c, const CaseInputs& in, const std::string& backend, int threads,
             std::optional<Band> band = std::nullopt)
       : c_(c), in_(in), dispatcher_(backend), threads_(threads), band_(band) {}
-  // Products give these outputs alone.
+  // Products and decoded values give these alone.
   Simulator(const Case& c, const CaseInputs& in, const std::string& backend, const Corner& corner)
       : c_(c), in_(in), dispatcher_(backend), threads_(1), corner_(corner) {}
 
@@ -131,12 +121,14 @@ class Simulator {
 
   const Piece& last_quantized(const Kernel& k, bool transposed) const;
   Piece quantized(const Kernel& k, bool transposed) const;
+  const Quantized& last_operand(const Kernel& k, bool is_b) const;
+  bool cuts(const Kernel& k) const;
   void recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const;
   uint32_t changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
                          TensorFactor t) const;
   void rotate(const Kernel& k, bool is_b, QuantizeCall& call, std::vector<float>& storage) const;
   Elements on_case_grid(const Elements& scales, const Quantized& q) const;
-  Elements part(const Kernel& k, const std::string& stage, const Piece& piece) const;
+  Elements part(const Kernel& k, const std::string& stage, const Quantized& q, float amax) const;
   Elements decoded(const Kernel& k, Quantized q) const;
   Elements output(const Kernel& k, const std::string& accumulator) const;
 

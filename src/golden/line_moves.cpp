@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <unordered_map>
 
 #include "src/golden/places.h"
@@ -14,16 +16,37 @@ namespace {
 
 using Hashes = std::vector<uint64_t>;
 
-// Of rows, or of columns.
-Hashes line_hashes(const Elements& e, int64_t rows, int64_t cols, bool by_rows) {
-  Hashes out(static_cast<size_t>(by_rows ? rows : cols), 0xCBF29CE484222325u);
-  for (size_t i = 0, r = 0; r < static_cast<size_t>(rows); ++r)
-    for (size_t c = 0; c < static_cast<size_t>(cols); ++c, ++i) {
-      uint64_t& h = out[by_rows ? r : c];
-      h = (h ^ e[i]) * 0x9E3779B97F4A7C15u;
-      h ^= h >> 29;
-    }
+// Of the answer and of what came, row by row or column by column: sums of words times a number of their place.
+struct LineHashes {
+  Hashes expected, got;
+};
+LineHashes line_hashes(const Evidence& e, bool by_rows) {
+  const auto rows = static_cast<size_t>(e.rows), cols = static_cast<size_t>(e.cols);
+  const auto factor = [](uint64_t i) { return (2 * i + 1) * 0x9E3779B97F4A7C15u * ((i ^ 0x5851F42Du) | 1); };
+  Hashes factors(by_rows ? cols : rows);
+  for (size_t i = 0; i < factors.size(); ++i) factors[i] = factor(i);
+  LineHashes out = {Hashes(by_rows ? rows : cols), Hashes(by_rows ? rows : cols)};
+  Elements x(cols), y(cols);
+  for (size_t r = 0; r < rows; ++r) {
+    e.copy_row(static_cast<int64_t>(r), x, y);
+    uint64_t of_x = 0, of_y = 0;
+    for (size_t c = 0; by_rows && c < cols; ++c) of_x += (x[c] + 1ull) * factors[c], of_y += (y[c] + 1ull) * factors[c];
+    if (by_rows) out.expected[r] = of_x, out.got[r] = of_y;
+    for (size_t c = 0; !by_rows && c < cols; ++c)
+      out.expected[c] += (x[c] + 1ull) * factors[r], out.got[c] += (y[c] + 1ull) * factors[r];
+  }
   return out;
+}
+
+// Bits that one element says, of a few thousand.
+double entropy(const Words& e) {
+  std::map<uint32_t, int> counts;
+  const size_t step = std::max<size_t>(1, e.size() / 4096);
+  int all = 0;
+  for (size_t i = 0; i < e.size(); i += step, ++all) ++counts[e[i]];
+  double bits = 0;
+  for (const auto& [word, n] : counts) bits += n * std::log2(static_cast<double>(all) / n) / all;
+  return bits;
 }
 
 struct Segment {
@@ -152,52 +175,79 @@ class LineMap {
 };
 
 // Tiles of one size that hold other tiles.
-std::optional<std::string> tile_text(const Elements& expected, const Elements& got, int64_t rows, int64_t cols,
-                                     int64_t high, int64_t wide) {
-  const auto is_at = [&](const Elements& a, int64_t ra, int64_t ca, int64_t rb, int64_t cb) {
-    for (int64_t r = 0; r < high; ++r)
-      if (!std::equal(a.begin() + (ra + r) * cols + ca, a.begin() + (ra + r) * cols + ca + wide,
-                      expected.begin() + (rb + r) * cols + cb))
-        return false;
+class TileMap {
+ public:
+  TileMap(const Evidence& e, int64_t high, int64_t wide) : e_(e), high_(high), wide_(wide) {}
+
+  std::optional<std::string> text() {
+    std::string text;
+    uint64_t moved = 0;
+    for (int64_t r = 0; r < e_.rows; r += high_)
+      for (int64_t c = 0; c < e_.cols; c += wide_) {
+        if (!differs(r, c)) continue;
+        const auto home = home_of(r, c);
+        if (!home) return std::nullopt;
+        if (++moved <= 3)
+          text += fmt::format("{}{} are {} of the answer", text.empty() ? "" : "; ", tile_text(r, c),
+                              tile_text(home->first, home->second));
+      }
+    if (moved == 0) return std::nullopt;
+    return text + (moved > 3 ? fmt::format("; and {} tiles of {} x {} more", moved - 3, high_, wide_) : "");
+  }
+
+ private:
+  size_t index(int64_t r, int64_t c) const { return static_cast<size_t>(r * e_.cols + c); }
+  std::string tile_text(int64_t r, int64_t c) const {
+    return fmt::format("rows {} to {}, columns {} to {}", r, r + high_ - 1, c, c + wide_ - 1);
+  }
+  bool differs(int64_t r, int64_t c) const {
+    for (int64_t i = 0; i < high_; ++i)
+      if (std::memchr(&e_.wrong.at[index(r + i, c)], 1, static_cast<size_t>(wide_)) != nullptr) return true;
+    return false;
+  }
+  uint64_t first_words(const Words& of, int64_t r, int64_t c) const {
+    uint64_t h = 0;
+    for (int64_t i = 0; i < std::min<int64_t>(high_, 8); ++i)
+      for (int64_t k = 0; k < 4; ++k) h = (h ^ of[index(r + i, c + k)]) * 0x9E3779B97F4A7C15u;
+    return h;
+  }
+  bool is_at(int64_t r, int64_t c, int64_t from_r, int64_t from_c) const {
+    for (int64_t i = 0; i < high_; ++i)
+      for (int64_t k = 0; k < wide_; ++k)
+        if (e_.got[index(r + i, c + k)] != e_.expected[index(from_r + i, from_c + k)]) return false;
     return true;
-  };
-  std::string text;
-  uint64_t moved = 0;
-  for (int64_t r = 0; r < rows; r += high)
-    for (int64_t c = 0; c < cols; c += wide) {
-      if (is_at(got, r, c, r, c)) continue;
-      bool is_found = false;
-      for (int64_t fr = 0; fr < rows && !is_found; fr += high)
-        for (int64_t fc = 0; fc < cols && !is_found; fc += wide) {
-          is_found = is_at(got, r, c, fr, fc);
-          if (is_found && ++moved <= 3)
-            text += fmt::format("{}rows {} to {}, columns {} to {} are rows {} to {}, columns {} to {} of the answer",
-                                text.empty() ? "" : "; ", r, r + high - 1, c, c + wide - 1, fr, fr + high - 1, fc,
-                                fc + wide - 1);
-        }
-      if (!is_found) return std::nullopt;
-    }
-  if (moved == 0) return std::nullopt;
-  return text + (moved > 3 ? fmt::format("; and {} tiles of {} x {} more", moved - 3, high, wide) : "");
-}
+  }
+  std::optional<std::pair<int64_t, int64_t>> home_of(int64_t r, int64_t c) {
+    if (homes_.empty())
+      for (int64_t fr = 0; fr < e_.rows; fr += high_)
+        for (int64_t fc = 0; fc < e_.cols; fc += wide_) homes_[first_words(e_.expected, fr, fc)].push_back({fr, fc});
+    for (const auto& [fr, fc] : homes_[first_words(e_.got, r, c)])
+      if (is_at(r, c, fr, fc)) return std::pair{fr, fc};
+    return std::nullopt;
+  }
+
+  const Evidence& e_;
+  int64_t high_, wide_;
+  std::unordered_map<uint64_t, std::vector<std::pair<int64_t, int64_t>>> homes_;  // of tiles that begin alike
+};
 
 }  // namespace
 
-std::optional<LineMove> line_move(const Elements& expected, const Elements& got, int64_t rows, int64_t cols,
-                                  double bits) {
+std::optional<LineMove> line_move(const Evidence& e) {
+  const double bits = entropy(e.expected);
   for (const bool by_rows : {true, false}) {
-    const Hashes right = line_hashes(expected, rows, cols, by_rows), given = line_hashes(got, rows, cols, by_rows);
-    const double of_a_line = bits * static_cast<double>(by_rows ? cols : rows);
-    if (auto text = LineMap(right, given, by_rows ? "row" : "column", of_a_line).text())
+    const LineHashes lines = line_hashes(e, by_rows);
+    const double of_a_line = bits * static_cast<double>(by_rows ? e.cols : e.rows);
+    if (auto text = LineMap(lines.expected, lines.got, by_rows ? "row" : "column", of_a_line).text())
       return LineMove{by_rows ? "rows_moved" : "columns_moved", *text};
   }
-  constexpr int64_t most_tiles = 16384;  // each is compared with each
+  constexpr int64_t most_tiles = 16384;
   for (const int64_t high : {128, 64, 32, 16, 8})
     for (const int64_t wide : {128, 64, 32, 16, 8, 4}) {
-      if (high >= rows || wide >= cols || rows % high != 0 || cols % wide != 0) continue;
-      if (rows / high * (cols / wide) > most_tiles) continue;
-      if (bits * static_cast<double>(high * wide) < 2 * std::log2(static_cast<double>(rows * cols)) + 24) continue;
-      if (auto text = tile_text(expected, got, rows, cols, high, wide)) return LineMove{"tiles_moved", *text};
+      if (high >= e.rows || wide >= e.cols || e.rows % high != 0 || e.cols % wide != 0) continue;
+      if (e.rows / high * (e.cols / wide) > most_tiles) continue;
+      if (bits * static_cast<double>(high * wide) < 2 * std::log2(static_cast<double>(e.rows * e.cols)) + 24) continue;
+      if (auto text = TileMap(e, high, wide).text()) return LineMove{"tiles_moved", *text};
     }
   return std::nullopt;
 }

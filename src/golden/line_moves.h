@@ -13,8 +13,7 @@ struct LineMove {
   std::string says;  // "rows 96 to 127 are rows 0 to 31 of the answer"
 };
 
-// `bits` is how much one element says: few lines of few bits may be alike by chance, and then there is no finding.
-std::optional<LineMove> line_move(const Elements& expected, const Elements& got, int64_t rows, int64_t cols,
-                                  double bits);
+// Nothing where few lines of few bits may be alike by chance.
+std::optional<LineMove> line_move(const Evidence& e);
 
 }  // namespace fp4::golden

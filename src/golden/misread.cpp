@@ -2,61 +2,44 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <type_traits>
+
 #include "src/layout/digit_layout.h"
 
 namespace fp4::golden {
 namespace {
 
-// Scales [rows, cols] as bytes or floats, each taken from the place `from` gives; beyond the last one it stays.
-template <class From>
-void move_scales(Quantized& q, const From& from) {
-  const int64_t rows = q.geometry.scale_rows, cols = q.geometry.scale_cols;
-  const auto move = [&](auto& scales) {
-    const auto given = scales;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols && !given.empty(); ++c) {
-        const int64_t at = from(r, c);
-        if (at >= 0 && at < rows * cols) scales[static_cast<size_t>(r * cols + c)] = given[static_cast<size_t>(at)];
-      }
-  };
-  move(q.scales);
-  move(q.real_scales);
-}
-
 void add_orders_of_codes(const Quantized& q, std::vector<Misread>& out) {
+  const int64_t width = 2 * q.code_row_bytes();
   for (const CodeLayoutInfo& layout : code_layout_table) {
-    const int64_t width = 2 * q.code_row_bytes();
-    if (!q.is_packed() || layout.bits != 4 || layout.id == CodeLayout::low_first) continue;
-    if (Placement(layout.placing, q.rows, width).size() != q.rows * width) continue;
-    out.push_back({"nibbles", layout.name, std::string("codes are read as if they lay so: ") + layout.doc,
-                   [placing = layout.placing](Quantized& x) {
-                     const Quantized given = x;
-                     const int64_t cols = 2 * x.code_row_bytes();
-                     const Placement place(placing, x.rows, cols);
-                     for (int64_t r = 0; r < x.rows; ++r)
-                       for (int64_t k = 0; k < cols; ++k) {
-                         const int64_t at = place.at(r, k);
-                         x.set_code(r, k, given.code(at / cols, at % cols));
-                       }
-                   }});
+    if (layout.bits != 4 || layout.id == CodeLayout::low_first) continue;
+    const Placement place(layout.placing, q.rows, width);
+    if (place.size() == q.rows * width)
+      out.push_back({"nibbles", layout.name, std::string("codes are read as if they lay so: ") + layout.doc,
+                     [place](int64_t r, int64_t k) { return place.at(r, k); }});
   }
+  out.push_back({"nibbles", "unsigned", "the sign bit of each code is lost"});
 }
 
 void add_orders_of_scales(const Quantized& q, std::vector<Misread>& out) {
   const int64_t rows = q.geometry.scale_rows, cols = q.geometry.scale_cols;
   const auto add = [&](const std::string& word, const std::string& detail, auto from) {
-    out.push_back({"scales", word, detail, [from](Quantized& x) { move_scales(x, from); }});
+    out.push_back({"scales", word, detail, from});
   };
   for (const ScaleLayoutInfo& layout : scale_layout_table) {
     if (layout.id == ScaleLayout::linear) continue;
     const Placement place(layout.placing, rows, cols);
-    std::vector<int64_t> back(static_cast<size_t>(place.size()), -1);
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c) back[static_cast<size_t>(place.at(r, c))] = r * cols + c;
     add(std::string("read_as_") + layout.name, std::string("plain scales are read as: ") + layout.doc,
         [place](int64_t r, int64_t c) { return place.at(r, c); });
     add(std::string("stored_as_") + layout.name, std::string("scales are read plainly that lie so: ") + layout.doc,
-        [back, cols](int64_t r, int64_t c) { return back[static_cast<size_t>(r * cols + c)]; });
+        [place, rows, cols, back = std::make_shared<std::vector<int64_t>>()](int64_t r, int64_t c) {
+          if (back->empty()) {  // made when it is first asked for
+            back->resize(static_cast<size_t>(place.size()), -1);
+            for (int64_t i = 0; i < rows * cols; ++i) (*back)[static_cast<size_t>(place.at(i / cols, i % cols))] = i;
+          }
+          return (*back)[static_cast<size_t>(r * cols + c)];
+        });
   }
   for (const int64_t step : {1, -1}) {
     add(fmt::format("rolled:{:+}block", step), "the scale of each block is that of a block beside it",
@@ -86,12 +69,52 @@ void add_orders_of_scales(const Quantized& q, std::vector<Misread>& out) {
 
 std::vector<Misread> misreads(const Quantized& q) {
   std::vector<Misread> out;
-  add_orders_of_codes(q, out);
-  if (q.is_packed())
-    out.push_back({"nibbles", "unsigned", "the sign bit of each code is lost", [](Quantized& x) {
-                     for (uint8_t& two : x.codes) two &= 0x77;
-                   }});
+  if (q.is_packed()) add_orders_of_codes(q, out);
   if (q.spec.has_scale() && q.geometry.scale_rows * q.geometry.scale_cols > 1) add_orders_of_scales(q, out);
+  return out;
+}
+
+Quantized read_rows(const Quantized& given, const Misread* how, const std::vector<int64_t>& rows) {
+  const auto pick = [&](const auto& all, int64_t of) {
+    if (rows.empty()) return all;
+    std::decay_t<decltype(all)> some;
+    const auto width = static_cast<std::ptrdiff_t>(all.size()) / of;
+    for (const int64_t r : rows) some.insert(some.end(), all.begin() + r * width, all.begin() + (r + 1) * width);
+    return some;
+  };
+  const bool by_rows = given.spec.tensor_scale_cols(given.cols) > 0;
+  Quantized out = {given.spec,
+                   given.rows,
+                   given.cols,
+                   given.geometry,
+                   pick(given.codes, given.rows),
+                   pick(given.scales, given.rows),
+                   pick(given.real_scales, given.rows),
+                   by_rows ? pick(given.tensor_scale, given.rows) : given.tensor_scale,
+                   given.amax};
+  if (!rows.empty()) out.rows = out.geometry.scale_rows = static_cast<int64_t>(rows.size());
+  if (how == nullptr) return out;
+  const auto line = [&](int64_t r) { return rows.empty() ? r : rows[static_cast<size_t>(r)]; };
+  if (!how->from) {
+    for (uint8_t& two : out.codes) two &= 0x77;
+  } else if (how->axis == std::string("nibbles")) {
+    const int64_t width = 2 * given.code_row_bytes();
+    for (int64_t r = 0; r < out.rows; ++r)
+      for (int64_t k = 0; k < width; ++k) {
+        const int64_t at = how->from(line(r), k);
+        out.set_code(r, k, given.code(at / width, at % width));
+      }
+  } else {
+    const int64_t cols = given.geometry.scale_cols, all = given.geometry.scale_rows * cols;
+    for (int64_t r = 0; r < out.geometry.scale_rows; ++r)
+      for (int64_t k = 0; k < cols; ++k) {
+        const int64_t at = how->from(line(r), k);
+        if (at < 0 || at >= all) continue;
+        const auto from = static_cast<size_t>(at), to = static_cast<size_t>(r * cols + k);
+        if (!given.scales.empty()) out.scales[to] = given.scales[from];
+        if (!given.real_scales.empty()) out.real_scales[to] = given.real_scales[from];
+      }
+  }
   return out;
 }
 

@@ -14,10 +14,15 @@ struct Misread {
   const char* axis;  // "nibbles", "scales"
   std::string word;
   std::string detail;
-  std::function<void(Quantized&)> apply;
+  // Where what is read at a place lies, of codes or scales row by row; beyond the last one it stays. Empty: signs of
+  // codes are lost.
+  std::function<int64_t(int64_t r, int64_t c)> from{};
 };
 
 // Those that can be of this operand: of its element format and its shape.
 std::vector<Misread> misreads(const Quantized& q);
+
+// Rows of an operand as they are read; without rows all of them, without a misread rightly.
+Quantized read_rows(const Quantized& given, const Misread* how, const std::vector<int64_t>& rows);
 
 }  // namespace fp4::golden

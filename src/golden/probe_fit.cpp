@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <variant>
 
 #include "src/golden/probe_dump.h"
 
@@ -15,12 +16,29 @@ constexpr size_t sample = 384;  // sums that candidates are ranked by
 constexpr size_t seeds = 6;     // best named rows that are changed
 constexpr int rounds = 6;       // changes in a row
 
-// A parameter: how to write it and its values. Setters keep a model within what accumulate.h defines.
+// A parameter: where it stands and its values. They keep a model within what accumulate.h defines.
 struct Parameter {
   const char* name;
+  std::variant<int Accumulator::*, Rounding Accumulator::*, bool Accumulator::*, int ProbeModel::*, bool ProbeModel::*>
+      field;
   std::vector<int> values;
-  int (*get)(const ProbeModel&);
-  void (*set)(ProbeModel&, int);
+
+  int of(ProbeModel m) const {
+    return std::visit([&](auto f) { return static_cast<int>(place(m, f)); }, field);
+  }
+  void set(ProbeModel& m, int v) const {
+    std::visit([&](auto f) { place(m, f) = static_cast<std::decay_t<decltype(place(m, f))>>(v); }, field);
+  }
+
+ private:
+  template <class T>
+  static T& place(ProbeModel& m, T Accumulator::*f) {
+    return m.row.*f;
+  }
+  template <class T>
+  static T& place(ProbeModel& m, T ProbeModel::*f) {
+    return m.*f;
+  }
 };
 
 std::vector<int> range(int from, int to) {
@@ -36,57 +54,31 @@ std::vector<int> with(int first, std::vector<int> others) {
 
 const std::vector<Parameter>& parameters() {
   static const std::vector<int> powers = {1, 2, 4, 8, 16, 32, 64, 128};
+  static const std::vector<int> both = {0, 1}, roundings = {static_cast<int>(Rounding::nearest_even),
+                                                            static_cast<int>(Rounding::toward_zero)};
   static const std::vector<Parameter> list = {
-      {"group", powers, [](const ProbeModel& m) { return m.row.group; }, [](ProbeModel& m, int v) { m.row.group = v; }},
-      {"inner", powers, [](const ProbeModel& m) { return m.row.inner; }, [](ProbeModel& m, int v) { m.row.inner = v; }},
-      {"fraction_bits", range(4, 56), [](const ProbeModel& m) { return m.row.fraction_bits; },
-       [](ProbeModel& m, int v) { m.row.fraction_bits = v; }},
-      {"rounding",
-       {0, 1},
-       [](const ProbeModel& m) { return m.row.rounding == Rounding::toward_zero ? 1 : 0; },
-       [](ProbeModel& m, int v) { m.row.rounding = v == 1 ? Rounding::toward_zero : Rounding::nearest_even; }},
-      {"group_rounding",
-       {0, 1},
-       [](const ProbeModel& m) { return m.row.group_rounding == Rounding::toward_zero ? 1 : 0; },
-       [](ProbeModel& m, int v) { m.row.group_rounding = v == 1 ? Rounding::toward_zero : Rounding::nearest_even; }},
-      {"zero_exponent", with(no_zero_exponent, range(-160, -1)),
-       [](const ProbeModel& m) { return m.row.zero_exponent; }, [](ProbeModel& m, int v) { m.row.zero_exponent = v; }},
-      {"result_bits", range(8, fp32_result_bits), [](const ProbeModel& m) { return m.row.result_bits; },
-       [](ProbeModel& m, int v) { m.row.result_bits = v; }},
-      {"scale_bits", range(8, 56), [](const ProbeModel& m) { return m.row.scale_bits; },
-       [](ProbeModel& m, int v) { m.row.scale_bits = v; }},
-      {"carried_bits", range(8, 56), [](const ProbeModel& m) { return m.row.carried_bits; },
-       [](ProbeModel& m, int v) { m.row.carried_bits = v; }},
-      {"carried_inner", powers, [](const ProbeModel& m) { return m.row.carried_inner; },
-       [](ProbeModel& m, int v) { m.row.carried_inner = v; }},
-      {"cuts_outranked",
-       {0, 1},
-       [](const ProbeModel& m) { return m.row.cuts_outranked ? 1 : 0; },
-       [](ProbeModel& m, int v) { m.row.cuts_outranked = v == 1; }},
-      {"subnormal_floor", with(no_subnormal_floor, range(-190, -150)),
-       [](const ProbeModel& m) { return m.row.subnormal_floor; },
-       [](ProbeModel& m, int v) { m.row.subnormal_floor = v; }},
-      {"stride",
-       {1, 2, 4, 8, 16},
-       [](const ProbeModel& m) { return m.stride; },
-       [](ProbeModel& m, int v) { m.stride = v; }},
-      {"descending",
-       {0, 1},
-       [](const ProbeModel& m) { return m.descending ? 1 : 0; },
-       [](ProbeModel& m, int v) { m.descending = v == 1; }},
-      {"c_last",
-       {0, 1},
-       [](const ProbeModel& m) { return m.adds_c_last ? 1 : 0; },
-       [](ProbeModel& m, int v) { m.adds_c_last = v == 1; }},
+      {"group", &Accumulator::group, powers},
+      {"inner", &Accumulator::inner, powers},
+      {"fraction_bits", &Accumulator::fraction_bits, range(4, 56)},
+      {"rounding", &Accumulator::rounding, roundings},
+      {"group_rounding", &Accumulator::group_rounding, roundings},
+      {"zero_exponent", &Accumulator::zero_exponent, with(no_zero_exponent, range(-160, -1))},
+      {"result_bits", &Accumulator::result_bits, range(8, fp32_result_bits)},
+      {"scale_bits", &Accumulator::scale_bits, range(8, 56)},
+      {"carried_bits", &Accumulator::carried_bits, range(8, 56)},
+      {"carried_inner", &Accumulator::carried_inner, powers},
+      {"cuts_outranked", &Accumulator::cuts_outranked, both},
+      {"subnormal_floor", &Accumulator::subnormal_floor, with(no_subnormal_floor, range(-190, -150))},
+      {"stride", &ProbeModel::stride, {1, 2, 4, 8, 16}},
+      {"descending", &ProbeModel::descending, both},
+      {"c_last", &ProbeModel::adds_c_last, both},
   };
   return list;
 }
 
 std::string text_of(const Parameter& p, int value) {
-  const std::string name = p.name;
-  if (name.ends_with("rounding")) return value == 1 ? "toward_zero" : "nearest_even";
-  if (value == no_zero_exponent) return "none";
-  return std::to_string(value);
+  if (std::string(p.name).ends_with("rounding")) return row_of(rounding_table, static_cast<Rounding>(value)).name;
+  return value == no_zero_exponent ? "none" : std::to_string(value);
 }
 
 // Whether a parameter says anything under a kind.
@@ -172,8 +164,8 @@ std::vector<std::string> changes_of(const ProbeModel& m, const AccumulatorInfo& 
   std::vector<std::string> changes;
   const ProbeModel start = {from.row};
   for (const Parameter& p : parameters())
-    if (p.get(m) != p.get(start))
-      changes.push_back(fmt::format("{}={} instead of {}", p.name, text_of(p, p.get(m)), text_of(p, p.get(start))));
+    if (p.of(m) != p.of(start))
+      changes.push_back(fmt::format("{}={} instead of {}", p.name, text_of(p, p.of(m)), text_of(p, p.of(start))));
   return changes;
 }
 

@@ -1,6 +1,8 @@
 #include "src/golden/suite.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <optional>
 
 #include "src/backends/backends.h"
@@ -10,6 +12,8 @@
 
 namespace fp4::golden {
 namespace {
+
+static_assert(std::endian::native == std::endian::little);  // arrays are bytes of words
 
 constexpr const char* formats[] = {"mxfp4", "nvfp4", "ue5m3fp4", "mxfp8"};
 
@@ -106,70 +110,62 @@ std::vector<Case> stress() {
   return b.cases;
 }
 
-Array float_array(const std::string& name, const std::vector<float>& v, int64_t rows, int64_t cols) {
-  return {name, "f32", {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}, bytes_of(v)};
+using Shape = std::vector<uint64_t>;
+using Bytes = std::vector<unsigned char>;
+
+Shape shape_of(int64_t rows, int64_t cols) { return {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}; }
+
+Bytes swapped_nibbles(Bytes codes) {
+  for (unsigned char& two : codes) two = static_cast<unsigned char>(two << 4 | two >> 4);
+  return codes;
 }
 
-Array byte_array(const std::string& name, const std::vector<uint8_t>& v, std::vector<uint64_t> shape) {
-  return {name, "u8", std::move(shape), {v.begin(), v.end()}};
-}
-
-void add_codes(std::vector<Array>& out, const Quantized& q, const std::string& suffix) {
-  const auto rows = static_cast<uint64_t>(q.rows);
-  const auto width = static_cast<uint64_t>(q.is_packed() ? q.code_row_bytes() : q.geometry.padded_cols);
-  const char* dtype = q.code_bytes() == 1 ? "u8" : (q.code_bytes() == 2 ? "u16" : "u32");
-  out.push_back({"codes" + suffix, dtype, {rows, width}, {q.codes.begin(), q.codes.end()}});
-  if (!q.is_packed()) return;
-  const auto cols = static_cast<int64_t>(2 * width);
-  const std::vector<uint8_t> codes = from_layout(CodeLayout::low_first, q.codes, q.rows, cols, "codes");
-  out.push_back(
-      byte_array("codes_high_first" + suffix, to_layout(CodeLayout::high_first, codes, q.rows, cols), {rows, width}));
-}
-
-void add_scales(std::vector<Array>& out, const Quantized& q, const std::string& suffix) {
-  const int64_t rows = q.geometry.scale_rows;
-  const int64_t cols = q.geometry.scale_cols;
-  const std::vector<uint64_t> shape = {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)};
-  if (!q.real_scales.empty()) {
-    out.push_back(float_array("scales" + suffix, q.real_scales, rows, cols));
-  } else if (!q.scales.empty()) {
-    out.push_back(byte_array("scales" + suffix, q.scales, shape));
-    for (const ScaleLayoutInfo& layout : scale_layout_table) {
-      if (layout.id == ScaleLayout::linear || !layout.in_bundles) continue;
-      out.push_back(byte_array(std::string("scales_") + layout.name + suffix,
-                               to_layout(layout.id, q.scales, rows, cols),
-                               {static_cast<uint64_t>(padded_size(layout.id, rows, cols))}));
-    }
-  }
-  if (q.tensor_scale.size() == 1) {
-    out.push_back({"tensor_scale" + suffix, "f32", {1}, bytes_of(q.tensor_scale)});
-  } else {
-    out.push_back(float_array("tensor_scale" + suffix, q.tensor_scale, q.rows,
-                              static_cast<int64_t>(q.tensor_scale.size()) / q.rows));
-  }
-}
-
-void add_quantized(std::vector<Array>& out, const Dispatcher& dispatcher, const QuantizeCall& call,
-                   const std::string& suffix) {
-  Quantized q;
-  dispatcher.quantize(call, q);
-  add_codes(out, q, suffix);
-  add_scales(out, q, suffix);
-  std::vector<float> decoded(static_cast<size_t>(q.rows * q.cols));
-  dispatcher.dequantize(q, decoded.data(), call.threads);
-  out.push_back(float_array("dequantized" + suffix, decoded, q.rows, q.cols));
-  if (!is_stochastic(call.spec.rounding)) return;
-  std::vector<unsigned char> draws;
-  const uint64_t count = static_cast<uint64_t>(q.rows * q.cols);
-  const int width = (call.spec.random_bits + 7) / 8;
+Bytes draws_of(const QuantizeCall& call, uint64_t count, int width) {
+  Bytes out;
+  out.reserve(count * static_cast<size_t>(width));
   for (uint64_t i = 0; i < count; ++i) {
-    const uint32_t r = call.draw(i, q.cols, call.spec.random_bits);
-    for (int byte = 0; byte < width; ++byte) draws.push_back(static_cast<unsigned char>(r >> (8 * byte)));
+    const uint32_t r = call.draw(i, call.x.cols, call.spec.random_bits);
+    for (int byte = 0; byte < width; ++byte) out.push_back(static_cast<unsigned char>(r >> (8 * byte)));
   }
-  out.push_back({"random" + suffix,
-                 width == 1 ? "u8" : (width == 2 ? "u16" : "u32"),
-                 {static_cast<uint64_t>(q.rows), static_cast<uint64_t>(q.cols)},
-                 std::move(draws)});
+  return out;
+}
+
+const char* dtype_of_width(int bytes) { return bytes == 1 ? "u8" : bytes == 2 ? "u16" : "u32"; }
+
+// `in` keeps what the call reads.
+void add_quantized(std::vector<LazyArray>& out, const Dispatcher& dispatcher, const QuantizeCall& call,
+                   const std::shared_ptr<const CaseInputs>& in, const std::string& suffix) {
+  const auto q = std::make_shared<Quantized>();
+  dispatcher.quantize(call, *q);
+  const auto add = [&](const std::string& name, const char* dtype, Shape shape, std::function<Bytes()> bytes) {
+    out.push_back({name + suffix, dtype, std::move(shape), std::move(bytes)});
+  };
+  const Shape codes = shape_of(q->rows, q->is_packed() ? q->code_row_bytes() : q->geometry.padded_cols);
+  add("codes", dtype_of_width(static_cast<int>(q->code_bytes())), codes,
+      [q] { return Bytes(q->codes.begin(), q->codes.end()); });
+  if (q->is_packed())
+    add("codes_high_first", "u8", codes, [q] { return swapped_nibbles({q->codes.begin(), q->codes.end()}); });
+  const int64_t rows = q->geometry.scale_rows, cols = q->geometry.scale_cols;
+  if (!q->real_scales.empty()) add("scales", "f32", shape_of(rows, cols), [q] { return bytes_of(q->real_scales); });
+  for (const ScaleLayoutInfo& layout : scale_layout_table) {
+    if (q->scales.empty() || !layout.in_bundles) continue;
+    const bool is_linear = layout.id == ScaleLayout::linear;
+    add(is_linear ? "scales" : std::string("scales_") + layout.name, "u8",
+        is_linear ? shape_of(rows, cols) : Shape{static_cast<uint64_t>(padded_size(layout.id, rows, cols))},
+        [q, rows, cols, id = layout.id] { return to_layout(id, q->scales, rows, cols); });
+  }
+  const auto factors = static_cast<int64_t>(q->tensor_scale.size());
+  add("tensor_scale", "f32", factors == 1 ? Shape{1} : shape_of(q->rows, factors / q->rows),
+      [q] { return bytes_of(q->tensor_scale); });
+  add("dequantized", "f32", shape_of(q->rows, q->cols), [q, dispatcher, threads = call.threads] {
+    std::vector<float> decoded(static_cast<size_t>(q->rows * q->cols));
+    dispatcher.dequantize(*q, decoded.data(), threads);
+    return bytes_of(decoded);
+  });
+  const int width = (call.spec.random_bits + 7) / 8;
+  if (is_stochastic(call.spec.rounding))
+    add("random", dtype_of_width(width), shape_of(q->rows, q->cols),
+        [in, call, width] { return draws_of(call, static_cast<uint64_t>(call.x.rows * call.x.cols), width); });
 }
 
 }  // namespace
@@ -177,25 +173,19 @@ void add_quantized(std::vector<Array>& out, const Dispatcher& dispatcher, const 
 size_t element_bytes(const Array& a) { return a.dtype == "u8" ? 1 : (a.dtype == "u16" ? 2 : 4); }
 
 uint32_t word_at(const Array& a, size_t i) {
-  const size_t bytes = element_bytes(a);
   uint32_t w = 0;
-  for (size_t b = 0; b < bytes; ++b) w |= static_cast<uint32_t>(a.bytes[i * bytes + b]) << (8 * b);
+  std::memcpy(&w, &a.bytes[i * element_bytes(a)], element_bytes(a));
   return w;
 }
 
 std::vector<float> floats_of(const Array& a) {
-  std::vector<float> out(a.bytes.size() / 4);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = float_of(word_at(a, i));
-  return out;
+  const auto* floats = reinterpret_cast<const float*>(a.bytes.data());
+  return {floats, floats + a.bytes.size() / 4};
 }
 
 std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
-  std::vector<unsigned char> out(v.size() * 4);
-  for (size_t i = 0; i < v.size(); ++i) {
-    const uint32_t w = bits_of(v[i]);
-    for (size_t byte = 0; byte < 4; ++byte) out[4 * i + byte] = static_cast<unsigned char>(w >> (8 * byte));
-  }
-  return out;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(v.data());
+  return {bytes, bytes + 4 * v.size()};
 }
 
 Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t rows_b, int64_t cols,
@@ -249,8 +239,24 @@ std::vector<Case> suite_cases(const std::string& suite) {
   throw unknown_word("golden --suite", suite, names);
 }
 
-std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads,
-                               std::vector<std::string>* declined) {
+CaseInputs inputs_of(const Case& c, std::vector<float> given_a, std::vector<float> given_b) {
+  const QuantSpec spec = quant_spec_from_words(c.words, "golden case " + c.name);
+  const auto input = [&c](std::vector<float>& given, const QuantSpec& of, int64_t rows, RandomPlace place) {
+    std::vector<float> x = given.empty() ? make_input(c.input, of, rows, c.cols, place) : std::move(given);
+    for (float& v : x) v = rounded_to(c.input_type, v);
+    return x;
+  };
+  CaseInputs in = {input(given_a, spec, c.rows, c.place), {}};
+  if (c.is_gemm)
+    in.b = input(given_b, c.words_b.empty() ? spec : quant_spec_from_words(c.words_b, "golden case " + c.name),
+                 c.rows_b, c.place.second_operand());
+  if (c.sparsity != Sparsity::none)
+    clear_others(largest_kept("golden case " + c.name, c.sparsity, in.a, c.rows, c.cols), in.a);
+  return in;
+}
+
+std::vector<LazyArray> lazy_arrays(const Case& c, std::shared_ptr<const CaseInputs> in, const std::string& backend,
+                                   int threads, std::vector<std::string>* declined) {
   const Dispatcher dispatcher(backend);
   const auto made = [&](const std::string& name, const auto& make) {
     try {
@@ -262,65 +268,64 @@ std::vector<Array> make_arrays(const Case& c, const std::string& backend, int th
       return false;
     }
   };
-  std::vector<Array> out;
-  const QuantSpec spec = quant_spec_from_words(c.words, "golden case " + c.name);
-  const auto input = [&c](const std::vector<float>& given, const QuantSpec& of, int64_t rows, RandomPlace place) {
-    std::vector<float> x = given.empty() ? make_input(c.input, of, rows, c.cols, place) : given;
-    for (float& v : x) v = rounded_to(c.input_type, v);
-    return x;
-  };
-  std::vector<float> a = input(c.given_a, spec, c.rows, c.place);
-  std::optional<SparseMask> mask;
-  if (c.sparsity != Sparsity::none) {
-    mask = largest_kept("golden case " + c.name, c.sparsity, a, c.rows, c.cols);
-    clear_others(*mask, a);
-  }
-  QuantizeCall call = {.x = view_of(a.data(), c.rows, c.cols),
-                       .spec = spec,
-                       .hadamard = c.hadamard,
-                       .place = c.place,
-                       .threads = threads};
-  if (!c.is_gemm && is_stochastic(spec.rounding)) call.random_words = c.random_words;
+  std::vector<LazyArray> out;
+  const QuantSpec spec = quant_spec_from_words(c.words);
+  QuantizeCall a = {.x = view_of(in->a.data(), c.rows, c.cols),
+                    .spec = spec,
+                    .hadamard = c.hadamard,
+                    .place = c.place,
+                    .threads = threads};
+  out.push_back({c.is_gemm ? "a" : "input", "f32", shape_of(c.rows, c.cols), [in] { return bytes_of(in->a); }});
   if (!c.is_gemm) {
-    out.push_back(float_array("input", a, c.rows, c.cols));
+    if (is_stochastic(spec.rounding)) a.random_words = c.random_words;
     made("codes", [&] {
-      add_quantized(out, dispatcher, call, "");
+      add_quantized(out, dispatcher, a, in, "");
       if (!c.with_transpose) return;
-      call.x = call.x.transposed();
-      add_quantized(out, dispatcher, call, "_transposed");
+      a.x = a.x.transposed();
+      add_quantized(out, dispatcher, a, in, "_transposed");
     });
     return out;
   }
-  const QuantSpec spec_b = c.words_b.empty() ? spec : quant_spec_from_words(c.words_b, "golden case " + c.name);
-  const std::vector<float> b = input(c.given_b, spec_b, c.rows_b, c.place.second_operand());
-  out.push_back(float_array("a", a, c.rows, c.cols));
-  out.push_back(float_array("b", b, c.rows_b, c.cols));
-  if (mask) {
-    const std::vector<uint8_t> metadata = metadata_of(*mask, c.sparsity);
-    out.push_back(byte_array("metadata", metadata,
-                             {static_cast<uint64_t>(c.rows), metadata.size() / static_cast<uint64_t>(c.rows)}));
+  QuantizeCall b = a;
+  b.x = view_of(in->b.data(), c.rows_b, c.cols);
+  if (!c.words_b.empty()) b.spec = quant_spec_from_words(c.words_b);
+  b.place = c.place.second_operand();
+  out.push_back({"b", "f32", shape_of(c.rows_b, c.cols), [in] { return bytes_of(in->b); }});
+  std::optional<SparseMask> mask;
+  if (c.sparsity != Sparsity::none) {
+    mask = largest_kept("golden case " + c.name, c.sparsity, in->a, c.rows, c.cols);
+    const Bytes metadata = metadata_of(*mask, c.sparsity);
+    out.push_back({"metadata", "u8", shape_of(c.rows, static_cast<int64_t>(metadata.size()) / c.rows),
+                   [metadata] { return metadata; }});
   }
-  std::vector<float> product(static_cast<size_t>(c.rows * c.rows_b));
   Quantized quantized_a, quantized_b;
   for (const std::string& name : c.accumulators) {
-    MultiplyCall multiply;
-    multiply.a = call;
-    multiply.b = {.x = view_of(b.data(), c.rows_b, c.cols),
-                  .spec = spec_b,
-                  .hadamard = c.hadamard,
-                  .place = c.place.second_operand(),
-                  .threads = threads};
-    multiply.options = {accumulator_from(name, c.name), c.hadamard.product_divisor(), threads};
-    multiply.c = product.data();
-    multiply.c_stride = c.rows_b;
+    const auto product = std::make_shared<std::vector<float>>(static_cast<size_t>(c.rows * c.rows_b));
+    const GemmOptions options = {accumulator_from(name, c.name), c.hadamard.product_divisor(), threads};
     const bool is_made = made("output_" + name, [&] {
-      if (!mask) return dispatcher.multiply(multiply);
-      if (quantized_a.codes.empty()) dispatcher.quantize(multiply.a, quantized_a);
-      if (quantized_b.codes.empty()) dispatcher.quantize(multiply.b, quantized_b);
-      sparse_gemm(dispatcher, quantized_a, quantized_b, *mask, multiply.options, product.data(), c.rows_b);
+      if (!mask)
+        return dispatcher.multiply({.a = a, .b = b, .options = options, .c = product->data(), .c_stride = c.rows_b});
+      if (quantized_a.codes.empty()) dispatcher.quantize(a, quantized_a);
+      if (quantized_b.codes.empty()) dispatcher.quantize(b, quantized_b);
+      sparse_gemm(dispatcher, quantized_a, quantized_b, *mask, options, product->data(), c.rows_b);
     });
-    if (is_made) out.push_back(float_array("output_" + name, product, c.rows, c.rows_b));
+    if (is_made)
+      out.push_back({"output_" + name, "f32", shape_of(c.rows, c.rows_b), [product] { return bytes_of(*product); }});
   }
+  return out;
+}
+
+std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads,
+                               std::vector<std::string>* declined) {
+  std::vector<Array> out;
+  for (const LazyArray& a : lazy_arrays(c, std::make_shared<const CaseInputs>(inputs_of(c, c.given_a, c.given_b)),
+                                        backend, threads, declined))
+    try {
+      out.push_back(a.made());
+    } catch (const Declined&) {
+      if (declined == nullptr) throw;
+      declined->push_back(a.name);
+    }
   return out;
 }
 

@@ -2,7 +2,9 @@
 // function of it, so `make` writes them, `check` computes them again and `verify` explains what differs.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -75,6 +77,14 @@ void make_sparse(Case& c, Sparsity sparsity);
 // Throws Error for an unknown suite.
 std::vector<Case> suite_cases(const std::string& suite);
 
+// What a case is computed from, as stored in the bundle.
+struct CaseInputs {
+  std::vector<float> a;  // or the input of a quantisation
+  std::vector<float> b;
+};
+// Of operands that are given, or of what the case says where they are empty.
+CaseInputs inputs_of(const Case& c, std::vector<float> given_a, std::vector<float> given_b);
+
 // One array of a case: C-order, little endian.
 struct Array {
   std::string name;   // "codes", "scales_128x4", "output_k64_rz": file name without .npy
@@ -95,6 +105,16 @@ std::vector<float> floats_of(const Array& a);  // of words of 4 bytes
 // quantised case from where it stops, is named there and left out; else that is an Error.
 std::vector<Array> make_arrays(const Case& c, const std::string& backend, int threads,
                                std::vector<std::string>* declined = nullptr);
+
+// The same arrays, whose bytes are worked out when they are asked for.
+struct LazyArray {
+  std::string name, dtype;
+  std::vector<uint64_t> shape;
+  std::function<std::vector<unsigned char>()> bytes;
+  Array made() const { return {name, dtype, shape, bytes()}; }
+};
+std::vector<LazyArray> lazy_arrays(const Case& c, std::shared_ptr<const CaseInputs> in, const std::string& backend,
+                                   int threads, std::vector<std::string>* declined = nullptr);
 
 // JSON of a case as it stands in a bundle's manifest, and back.
 Json case_json(const Case& c);

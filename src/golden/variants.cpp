@@ -21,6 +21,13 @@ std::string instead_text(const Change& change, const Json& own) {
   return "the kernel does " + golden::text_of({change}) + " instead of " + word_of(own);
 }
 
+template <class Set>
+void add(std::vector<NamedKernel>& out, const Kernel& base, const Changes& changes, const std::string& detail,
+         const Set& set) {
+  out.push_back({changes, detail, base});
+  set(out.back().kernel);
+}
+
 // Every legal change of one field of the spec.
 std::vector<NamedKernel> spec_changes(const Kernel& base) {
   std::vector<NamedKernel> out;
@@ -65,35 +72,8 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
   return out;
 }
 
-// What a dump may call tensor scale, and what its amax may be taken of.
-template <class Add>
-void add_tensor_scales(const Case& c, const Kernel& base, const Add& add) {
-  add({{"tensor_scale_stored", "reciprocal"}}, "1/g instead of g",
-      [](Kernel& k) { k.stored_g = Kernel::StoredG::reciprocal; });
-  if (c.hadamard.size > 0) return;  // the amax is that of the rotated operand
-  add({{"tensor_scale_stored", "encode"}}, "target*M/amax, the factor of the encoder, instead of g",
-      [](Kernel& k) { k.stored_g = Kernel::StoredG::encode; });
-  add({{"tensor_scale_stored", "amax"}}, "the amax of the tensor instead of g",
-      [](Kernel& k) { k.stored_g = Kernel::StoredG::amax; });
-  if (base.a.tensor_scale != TensorScale::current) return;
-  add({{"tensor_scale_of", "bf16"}}, "the amax of the tensor rounded to bf16 first",
-      [](Kernel& k) { k.measured_g = Kernel::MeasuredG::bf16; });
-}
-
-// GEMM kernels write D, and dequantisers their values, in the type of the model.
-void add_output_types(const Case& c, const Kernel& base, std::vector<NamedKernel>& out) {
-  for (const RealTypeInfo& type : real_type_table) {
-    if (type.id == RealType::fp32) continue;
-    Kernel k = base;
-    k.output = type.id;
-    out.push_back({{{c.is_gemm ? "output" : "dequantized", type.name}},
-                   std::string(c.is_gemm ? "the product" : "decoded values") + " rounded to " + type.name,
-                   k});
-  }
-}
-
 // What goes wrong with a rotation, and words of other ones.
-std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
+void add_rotations(const Case& c, const Kernel& base, std::vector<NamedKernel>& out) {
   using Rotation = Kernel::Rotation;
   struct Fault {
     Rotation id;
@@ -109,134 +89,171 @@ std::vector<NamedKernel> rotations(const Case& c, const Kernel& base) {
       {Rotation::only_a, "only_a", "the second operand was not rotated", false, true},
       {Rotation::only_b, "only_b", "the first operand was not rotated", false, true},
   };
-  std::vector<NamedKernel> out;
-  for (const Fault& fault : known) {
-    if ((fault.needs_signs && c.hadamard.signs == HadamardSigns::none) || (fault.is_of_products && !c.is_gemm))
-      continue;
-    Kernel k = base;
-    k.rotation = fault.id;
-    out.push_back({{{"hadamard", fault.name}}, fault.detail, k});
-  }
+  for (const Fault& fault : known)
+    if ((!fault.needs_signs || c.hadamard.signs != HadamardSigns::none) && (!fault.is_of_products || c.is_gemm))
+      add(out, base, {{"hadamard", fault.name}}, fault.detail, [&](Kernel& k) { k.rotation = fault.id; });
   const Json own = to_json(c.hadamard);
   const auto with = [&](const char* field, const Json& value) {
-    Kernel k = base;
-    k.hadamard = c.hadamard;
-    set_hadamard(*k.hadamard, {{field, value}}, "variant");
-    if (*k.hadamard == c.hadamard ||
-        (!c.is_gemm && hadamard_padded(*k.hadamard, c.cols) != hadamard_padded(c.hadamard, c.cols)))
-      return;
+    HadamardSpec h = c.hadamard;
+    set_hadamard(h, {{field, value}}, "variant");
+    if (h == c.hadamard || (!c.is_gemm && hadamard_padded(h, c.cols) != hadamard_padded(c.hadamard, c.cols))) return;
     const Change change = {std::string("hadamard.") + field, word_of(value)};
-    out.push_back({{change}, instead_text(change, own[field]), k});
+    add(out, base, {change}, instead_text(change, own[field]), [&](Kernel& k) { k.hadamard = h; });
   };
   for (const auto& field : hadamard_fields())
     if (field.words != nullptr)
       for (const std::string& word : field.words()) with(field.name, word);
   for (const int size : hadamard_sizes) with("size", size);
-  return out;
+}
+
+// Draws of another place of the generator, or of another element.
+void add_draws(const Case& c, const Kernel& base, std::vector<NamedKernel>& out) {
+  const RandomPlace p = c.place;
+  const std::pair<Change, RandomPlace> places[] = {{{"stream", "second_operand"}, p.second_operand()},
+                                                   {{"step", "0"}, {p.seed, p.stream, 0}},
+                                                   {{"step", "+1"}, {p.seed, p.stream, p.step + 1}},
+                                                   {{"stream", "0"}, {p.seed, 0, p.step}},
+                                                   {{"seed", "0"}, {0, p.stream, p.step}}};
+  for (const auto& [change, place] : places)
+    add(out, base, {change}, "random bits of another place", [&](Kernel& k) { k.place = place; });
+  if (!is_stochastic(base.a.rounding) || c.is_gemm) return;
+  add(out, base, {{"draw_order", "column_major"}}, "element (row, k) takes draw k*rows + row",
+      [](Kernel& k) { k.draws = Kernel::DrawOrder::column_major; });
+  if (base.a.random_bits < 32)
+    add(out, base, {{"draw_order", "high_first"}}, "the first of a word's draws is its highest bits",
+        [](Kernel& k) { k.draws = Kernel::DrawOrder::high_first; });
+}
+
+// Adders, and what happens to a product behind its sums.
+void add_products(const Case& c, const Kernel& base, std::vector<NamedKernel>& out) {
+  for (const AccumulatorInfo& row : accumulator_table)
+    if (invalid_reason(row.row, base.a, base.b).empty())
+      add(out, base, {{"accumulator", row.name}}, row.doc, [&](Kernel& k) { k.accumulator = row.row; });
+  for (const auto& row : product_factor_table)
+    if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
+      add(out, base, {{"product_factor", row.name}}, row.doc, [&](Kernel& k) { k.factor = row.id; });
+  for (const RealTypeInfo& type : real_type_table)
+    for (const bool saturates : {false, true})
+      if (type.id != RealType::fp32 && takes_amaxes(base, AccumulatorKind::block))
+        add(out, base, {{"sum", std::string(type.name) + (saturates ? "_saturated" : "")}},
+            std::string("the sum is rounded to ") + type.name + " before the tensor scales (alpha) are applied",
+            [&](Kernel& k) { k.sum = type.id, k.sum_saturates = saturates; });
+  add(out, base, {{"output", "transposed"}}, "C^T instead of C", [](Kernel& k) { k.output_transposed = true; });
+  for (const SparsityInfo& row : sparsity_table)
+    if (c.sparsity != Sparsity::none && row.id != c.sparsity)
+      add(out, base, {{"sparse", row.name}},
+          row.id == Sparsity::none ? "elements that are left out are zeros in the sum, and take their places in groups"
+                                   : std::string("of A are kept ") + row.doc,
+          [&](Kernel& k) { k.sparsity = row.id; });
+}
+
+// Faults that one setting of the kernel says, with the cases that can have them.
+struct Fault {
+  Changes changes;
+  const char* detail;
+  bool (*is_of)(const Case&, const Kernel&);
+  void (*set)(Kernel&);
+};
+
+bool has_codes(const Case& c, const Kernel&) { return !c.is_gemm; }
+bool has_scale_codes(const Case& c, const Kernel& k) { return !c.is_gemm && k.a.has_scale() && !is_real(k.a.scale); }
+bool has_raw_scales(const Case& c, const Kernel& k) {
+  return has_scale_codes(c, k) && k.a.scale_rule == ScaleRule::amax;
+}
+bool has_nan_codes(const Case& c, const Kernel& k) {
+  return !c.is_gemm && (k.a.element == Element::e4m3 || k.a.element == Element::e5m2);
+}
+bool may_swap_axes(const Case& c, const Kernel&) { return !c.is_gemm && (c.rows == c.cols || !c.with_transpose); }
+bool has_tensor_scale(const Case&, const Kernel& k) { return k.a.has_tensor_scale(); }
+bool stores_one_factor(const Case& c, const Kernel& k) {
+  return !c.is_gemm && k.a.has_tensor_scale() && k.a.tensor_scale_cols(c.cols) == 0;
+}
+bool stores_own_amax(const Case& c, const Kernel& k) {  // the amax is not that of a rotated operand
+  return stores_one_factor(c, k) && c.hadamard.size == 0;
+}
+bool measures_amax(const Case& c, const Kernel& k) {
+  return stores_own_amax(c, k) && k.a.tensor_scale == TensorScale::current;
+}
+
+const std::vector<Fault>& fault_table() {
+  using K = Kernel;
+  static const std::vector<Fault> rows = {
+      {{{"scale_storage", "values"}},
+       "scales as real numbers instead of codes",
+       has_scale_codes,
+       [](K& k) { k.scales_as_values = true; }},
+      {{{"scale_step", "-1"}}, "every scale one code low", has_scale_codes, [](K& k) { k.scale_step = -1; }},
+      {{{"scale_step", "+1"}}, "every scale one code high", has_scale_codes, [](K& k) { k.scale_step = 1; }},
+      {{{"code_storage", "values"}},
+       "elements as real numbers instead of codes",
+       has_codes,
+       [](K& k) { k.codes_as_values = true; }},
+      {{{"code_storage", "values"}, {"scale_storage", "values"}},
+       "elements and scales as real numbers instead of codes",
+       has_codes,
+       [](K& k) { k.codes_as_values = k.scales_as_values = true; }},
+      {{{"payload_scale", "unrounded"}},
+       "codes are of the scales before they are rounded to their format",
+       has_raw_scales,
+       [](K& k) { k.rounds_by_raw_scale = true; }},
+      {{{"saturation", "wrap"}},
+       "values beyond the largest code wrap around",
+       has_codes,
+       [](K& k) { k.saturation = 1; }},
+      {{{"saturation", "nan"}},
+       "values beyond the largest code become the all-ones code",
+       has_nan_codes,
+       [](K& k) { k.saturation = 2; }},
+      {{{"block_axis", "0"}}, "blocks run along axis 0", may_swap_axes, [](K& k) { k.swap_operand_axis = true; }},
+      {{{"tensor_scale_decode", "missing"}},
+       "decoded without the tensor scale",
+       has_tensor_scale,
+       [](K& k) { k.decode_g = K::DecodeG::missing; }},
+      {{{"tensor_scale_decode", "twice"}},
+       "tensor scale applied twice",
+       has_tensor_scale,
+       [](K& k) { k.decode_g = K::DecodeG::twice; }},
+      {{{"tensor_scale_stored", "reciprocal"}},
+       "1/g instead of g",
+       stores_one_factor,
+       [](K& k) { k.stored_g = K::StoredG::reciprocal; }},
+      {{{"tensor_scale_stored", "encode"}},
+       "target*M/amax, the factor of the encoder, instead of g",
+       stores_own_amax,
+       [](K& k) { k.stored_g = K::StoredG::encode; }},
+      {{{"tensor_scale_stored", "amax"}},
+       "the amax of the tensor instead of g",
+       stores_own_amax,
+       [](K& k) { k.stored_g = K::StoredG::amax; }},
+      {{{"tensor_scale_of", "bf16"}},
+       "the amax of the tensor rounded to bf16 first",
+       measures_amax,
+       [](K& k) { k.measured_g = K::MeasuredG::bf16; }},
+      {{{"tensor_scale_decode", "divided"}},
+       "divided by the tensor scale",
+       has_tensor_scale,
+       [](K& k) { k.decode_g = K::DecodeG::divided; }},
+  };
+  return rows;
 }
 
 std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
   std::vector<NamedKernel> out;
-  const auto add = [&](const Changes& changes, const std::string& detail, auto&& change) {
-    Kernel k = base;
-    change(k);
-    out.push_back({changes, detail, k});
-  };
-  if (!c.is_gemm) {
-    if (base.a.has_scale() && !is_real(base.a.scale)) {
-      add({{"scale_storage", "values"}}, "scales as real numbers instead of codes",
-          [](Kernel& k) { k.scales_as_values = true; });
-      add({{"scale_step", "-1"}}, "every scale one code low", [](Kernel& k) { k.scale_step = -1; });
-      add({{"scale_step", "+1"}}, "every scale one code high", [](Kernel& k) { k.scale_step = 1; });
-    }
-    add({{"code_storage", "values"}}, "elements as real numbers instead of codes",
-        [](Kernel& k) { k.codes_as_values = true; });
-    add({{"code_storage", "values"}, {"scale_storage", "values"}},
-        "elements and scales as real numbers instead of codes",
-        [](Kernel& k) { k.codes_as_values = k.scales_as_values = true; });
-    if (base.a.has_scale() && !is_real(base.a.scale) && base.a.scale_rule == ScaleRule::amax)
-      add({{"payload_scale", "unrounded"}}, "codes are of the scales before they are rounded to their format",
-          [](Kernel& k) { k.rounds_by_raw_scale = true; });
-    add({{"saturation", "wrap"}}, "values beyond the largest code wrap around", [](Kernel& k) { k.saturation = 1; });
-    if (base.a.element == Element::e4m3 || base.a.element == Element::e5m2) {
-      add({{"saturation", "nan"}}, "values beyond the largest code become the all-ones code",
-          [](Kernel& k) { k.saturation = 2; });
-    }
-    if (c.rows == c.cols || !c.with_transpose) {
-      add({{"block_axis", "0"}}, "blocks run along axis 0", [](Kernel& k) { k.swap_operand_axis = true; });
-    }
-  }
-  if (base.a.has_tensor_scale()) {
-    add({{"tensor_scale_decode", "missing"}}, "decoded without the tensor scale",
-        [](Kernel& k) { k.decode_g = Kernel::DecodeG::missing; });
-    add({{"tensor_scale_decode", "twice"}}, "tensor scale applied twice",
-        [](Kernel& k) { k.decode_g = Kernel::DecodeG::twice; });
-    if (!c.is_gemm && base.a.tensor_scale_cols(c.cols) == 0) add_tensor_scales(c, base, add);
-    add({{"tensor_scale_decode", "divided"}}, "divided by the tensor scale",
-        [](Kernel& k) { k.decode_g = Kernel::DecodeG::divided; });
-  }
-  if (c.hadamard.size > 0)
-    for (NamedKernel& n : rotations(c, base)) out.push_back(std::move(n));
-  if (base.a.draws_random_bits()) {
-    const auto at = [&](const Change& change, RandomPlace p) {
-      add({change}, "random bits of another place", [&](Kernel& k) { k.place = p; });
-    };
-    at({"stream", "second_operand"}, c.place.second_operand());
-    at({"step", "0"}, {c.place.seed, c.place.stream, 0});
-    at({"step", "+1"}, {c.place.seed, c.place.stream, c.place.step + 1});
-    at({"stream", "0"}, {c.place.seed, 0, c.place.step});
-    at({"seed", "0"}, {0, c.place.stream, c.place.step});
-    if (is_stochastic(base.a.rounding) && !c.is_gemm) {
-      add({{"draw_order", "column_major"}}, "element (row, k) takes draw k*rows + row",
-          [](Kernel& k) { k.draws = Kernel::DrawOrder::column_major; });
-      if (base.a.random_bits < 32)
-        add({{"draw_order", "high_first"}}, "the first of a word's draws is its highest bits",
-            [](Kernel& k) { k.draws = Kernel::DrawOrder::high_first; });
-    }
-  }
-  add_output_types(c, base, out);
-  if (c.is_gemm) {
-    for (const AccumulatorInfo& row : accumulator_table) {
-      if (!invalid_reason(row.row, base.a, base.b).empty()) continue;
-      Kernel k = base;
-      k.accumulator = row.row;
-      out.push_back({{{"accumulator", row.name}}, row.doc, k});
-    }
-    for (const auto& row : product_factor_table)
-      if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
-        add({{"product_factor", row.name}}, row.doc, [&](Kernel& k) { k.factor = row.id; });
-    for (const RealTypeInfo& type : real_type_table)
-      for (const bool saturates : {false, true})
-        if (type.id != RealType::fp32 && takes_amaxes(base, AccumulatorKind::block))
-          add({{"sum", std::string(type.name) + (saturates ? "_saturated" : "")}},
-              std::string("the sum is rounded to ") + type.name + " before the tensor scales (alpha) are applied",
-              [&](Kernel& k) { k.sum = type.id, k.sum_saturates = saturates; });
-    add({{"output", "transposed"}}, "C^T instead of C", [](Kernel& t) { t.output_transposed = true; });
-    for (const SparsityInfo& row : sparsity_table)
-      if (c.sparsity != Sparsity::none && row.id != c.sparsity)
-        add({{"sparse", row.name}},
-            row.id == Sparsity::none
-                ? "elements that are left out are zeros in the sum, and take their places in groups"
-                : std::string("of A are kept ") + row.doc,
-            [&](Kernel& k) { k.sparsity = row.id; });
-  }
+  for (const Fault& f : fault_table())
+    if (f.is_of(c, base)) add(out, base, f.changes, f.detail, f.set);
+  if (c.hadamard.size > 0) add_rotations(c, base, out);
+  if (base.a.draws_random_bits()) add_draws(c, base, out);
+  // GEMM kernels write D, and dequantisers their values, in the type of the model.
+  for (const RealTypeInfo& type : real_type_table)
+    if (type.id != RealType::fp32)
+      add(out, base, {{c.is_gemm ? "output" : "dequantized", type.name}},
+          std::string(c.is_gemm ? "the product" : "decoded values") + " rounded to " + type.name,
+          [&](Kernel& k) { k.output = type.id; });
+  if (c.is_gemm) add_products(c, base, out);
   return out;
 }
 
 }  // namespace
-
-CaseInputs load_inputs(const Bundle& bundle, const Case& c) {
-  CaseInputs in;
-  in.a = stored_floats(bundle, c, c.is_gemm ? "a" : "input");
-  if (c.is_gemm) in.b = stored_floats(bundle, c, "b");
-  const auto expect = [&](const std::vector<float>& v, int64_t rows) {
-    if (static_cast<int64_t>(v.size()) != rows * c.cols)
-      throw Error("golden " + c.name + ": inputs do not match the manifest");
-  };
-  expect(in.a, c.rows);
-  if (c.is_gemm) expect(in.b, c.rows_b);
-  return in;
-}
 
 std::string replay_words(const std::string& base_words, const QuantSpec& base, const QuantSpec& changed) {
   const Json own = to_json(base), other = to_json(changed);
@@ -252,26 +269,22 @@ std::vector<NamedKernel> orders(const Case& c, const Kernel& base) {
   for (const CodeLayoutInfo& layout : code_layout_table) {
     // Bytes are counted as codes anyway.
     if (layout.bits != code_bits(c) || base.codes_in || layout.id == CodeLayout::unpacked) continue;
-    Kernel k = base;
-    k.codes_in = layout.id;
-    out.push_back({{{"nibble_order", layout.name}}, std::string("codes: ") + layout.doc, k});
+    add(out, base, {{"nibble_order", layout.name}}, std::string("codes: ") + layout.doc,
+        [&](Kernel& k) { k.codes_in = layout.id; });
   }
   for (const ScaleLayoutInfo& layout : scale_layout_table) {
     if (!base.a.has_scale() || base.scales_in) continue;
-    Kernel k = base;
-    k.scales_in = layout.id;
-    out.push_back({{{"scale_layout", layout.name}}, std::string("scales: ") + layout.doc, k});
+    add(out, base, {{"scale_layout", layout.name}}, std::string("scales: ") + layout.doc,
+        [&](Kernel& k) { k.scales_in = layout.id; });
   }
   return out;
 }
 
 std::vector<NamedKernel> changes(const Case& c, const Kernel& base) {
   std::vector<NamedKernel> out = orders(c, base);
-  if (!c.is_gemm && !base.other_operand) {
-    Kernel k = base;
-    k.other_operand = true;
-    out.push_back({{{"operand", "transposed"}}, "the transposed operand's arrays", k});
-  }
+  if (!c.is_gemm && !base.other_operand)
+    add(out, base, {{"operand", "transposed"}}, "the transposed operand's arrays",
+        [](Kernel& k) { k.other_operand = true; });
   // An adder of the case that does not take the changed operands would refuse them, and so would a sparse product.
   const auto adds = [&](const Kernel& k) {
     const auto has_short_blocks = [](const QuantSpec& s) {
@@ -306,35 +319,37 @@ std::vector<NamedKernel> accidents(const Case& c, const Kernel& base, const std:
   std::vector<NamedKernel> out;
   for (const bool is_b : {false, true})
     for (const Misread& m : is_b ? of_b : of_a) {
-      Kernel k = base;
-      k.misread[is_b ? 1 : 0] = &m;
       const char* const of = !c.is_gemm ? "" : is_b ? ", of the second operand" : ", of the first operand";
-      out.push_back({{{std::string(!c.is_gemm ? "" : is_b ? "b." : "a.") + m.axis, m.word}}, m.detail + of, k});
+      add(out, base,
+          {{std::string(!c.is_gemm ? ""
+                        : is_b     ? "b."
+                                   : "a.") +
+                m.axis,
+            m.word}},
+          m.detail + of, [&](Kernel& k) { k.misread[is_b ? 1 : 0] = &m; });
     }
+  if (!c.is_gemm) return out;
   const auto left_out = [&](int64_t first, int64_t last, const std::string& part) {
-    Kernel k = base;
-    k.left_out = {first, last};
-    out.push_back(
-        {{{"k", "missing"}}, fmt::format("k {} to {} of {} ({}) is not summed", first, last - 1, c.cols, part), k});
+    add(out, base, {{"k", "missing"}},
+        fmt::format("k {} to {} of {} ({}) is not summed", first, last - 1, c.cols, part), [&](Kernel& k) {
+          k.left_out = {first, last};
+        });
   };
-  for (int64_t parts = 2; c.is_gemm && parts <= 16 && c.cols % parts == 0 && c.cols / parts >= 8; parts *= 2)
+  for (int64_t parts = 2; parts <= 16 && c.cols % parts == 0 && c.cols / parts >= 8; parts *= 2)
     for (int64_t i = 0; i < parts; ++i)
       left_out(i * (c.cols / parts), (i + 1) * (c.cols / parts), fmt::format("part {} of {}", i + 1, parts));
-  for (int64_t tile = 8; c.is_gemm && tile <= 256 && tile < c.cols; tile *= 2) {
+  for (int64_t tile = 8; tile <= 256 && tile < c.cols; tile *= 2) {
     const int64_t tail = c.cols % tile > 0 ? c.cols % tile : tile;
     left_out(c.cols - tail, c.cols, "the tail");
   }
   for (const auto& [of, suffix] : {std::pair{Kernel::Operands::a, "_a"}, {Kernel::Operands::b, "_b"}})
     for (const auto& [how, word] : {std::pair{Kernel::DecodeG::missing, "missing"},
                                     {Kernel::DecodeG::twice, "twice"},
-                                    {Kernel::DecodeG::divided, "divided"}}) {
-      if (!c.is_gemm || !base.a.has_tensor_scale()) continue;
-      Kernel k = base;
-      k.decode_g = how, k.decode_g_of = of;
-      out.push_back({{{"tensor_scale_decode", std::string(word) + suffix}},
-                     "the tensor scale of one operand (alpha is the product of both)",
-                     k});
-    }
+                                    {Kernel::DecodeG::divided, "divided"}})
+      if (base.a.has_tensor_scale())
+        add(out, base, {{"tensor_scale_decode", std::string(word) + suffix}},
+            "the tensor scale of one operand (alpha is the product of both)",
+            [how, of](Kernel& k) { k.decode_g = how, k.decode_g_of = of; });
   return out;
 }
 

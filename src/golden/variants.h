@@ -10,8 +10,6 @@
 
 namespace fp4::golden {
 
-CaseInputs load_inputs(const Bundle& bundle, const Case& c);
-
 struct NamedKernel {
   Changes changes;
   std::string detail;

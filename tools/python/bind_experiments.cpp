@@ -32,7 +32,8 @@ Json verify(const Arguments& given) {
                           .require = given.get<Words>("require"),
                           .all_cases = given.get<bool>("all_cases"),
                           .backend = given.backend(),
-                          .threads = given.threads()};
+                          .threads = given.threads(),
+                          .seconds = given.get<double>("seconds")};
   golden::Bundle bundle = golden::open_bundle(job.golden);
   tools::say(words, job, bundle);
   const tools::Verdict verdict = tools::judge(job, bundle);

@@ -30,7 +30,7 @@ std::string order_of(const VerifyJob& job, const CaseVerdict& r) {
 bool is_within(const golden::Tolerance& tolerance, const golden::Bundle& bundle, const CaseVerdict& r) {
   if (!tolerance.any()) return false;
   std::vector<golden::Array> expected;
-  for (const golden::CandidateArray& a : r.arrays) expected.push_back(golden::judged_array(bundle, *r.which, a.golden));
+  for (const golden::CandidateArray& a : r.arrays) expected.push_back(golden::load_array(bundle, *r.which, a.golden));
   return golden::beyond(tolerance, *r.which, golden::load_inputs(bundle, *r.which), r.arrays, expected) == 0;
 }
 
@@ -41,7 +41,7 @@ golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& 
     equal.compared = golden::elements_of(array.array, golden::packed_bits(c, array.golden)).size();
     return equal;
   }
-  golden::Comparison r = golden::compare(c, array, golden::judged_array(bundle, c, array.golden),
+  golden::Comparison r = golden::compare(c, array, golden::load_array(bundle, c, array.golden),
                                          golden::codes_of_nan_blocks(bundle, c, array.golden));
   golden::add_payloads(bundle, c, r);
   return r;

@@ -82,10 +82,14 @@ std::string histogram_text(const golden::Comparison& c) {
 
 std::string table_text(const Table& table) { return format_table(table, table_width(), stdout_has_styles()); }
 
+std::string wrapped(const std::string& text) {
+  return fmt::format("{}\n", fmt::join(wrap_text(text, terminal_width()), "\n"));
+}
+
 // Broken at a terminal's width; one line elsewhere, for scripts.
 std::string line_text(const std::string& text) {
   if (!stdout_is_terminal()) return text + "\n";
-  return fmt::format("{}\n", fmt::join(wrap_text(text, terminal_width()), "\n"));
+  return wrapped(text);
 }
 
 std::string case_text(const CaseVerdict& r) {
@@ -137,9 +141,7 @@ std::string ignored_text(const std::vector<golden::Ignored>& ignored) {
     const size_t shown = std::min<size_t>(sources.size(), 3);
     const std::vector<std::string> some(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(shown));
     const std::string more = shown < sources.size() ? fmt::format(" and {} more", sources.size() - shown) : "";
-    for (const std::string& line :
-         wrap_text(fmt::format("ignored ({}): {}{}", reason, fmt::join(some, ", "), more), terminal_width()))
-      out += line + "\n";
+    out += wrapped(fmt::format("ignored ({}): {}{}", reason, fmt::join(some, ", "), more));
   }
   return out;
 }
@@ -207,12 +209,10 @@ std::string verdict_text(const Verdict& v) {
   if (v.padding > 0) {
     const std::string nans =
         v.padding_nan > 0 ? fmt::format(", {} of them NaN", grouped(static_cast<int64_t>(v.padding_nan))) : "";
-    for (const std::string& line :
-         wrap_text(fmt::format("not judged: {} elements of padding that are not zero{}; kernels leave it as it was "
-                               "(--require padding fails on it)",
-                               grouped(static_cast<int64_t>(v.padding)), nans),
-                   terminal_width()))
-      out += line + "\n";
+    out += wrapped(
+        fmt::format("not judged: {} elements of padding that are not zero{}; kernels leave it as it was (--require "
+                    "padding fails on it)",
+                    grouped(static_cast<int64_t>(v.padding)), nans));
   }
   const auto differing = [&](uint64_t count, uint64_t cases) {
     return fmt::format("{} of {} elements differ in {} case{}; judged", grouped(static_cast<int64_t>(count)),

@@ -48,7 +48,7 @@ class Verdict(dict):
 
 def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "fp32_block", ignore=(), require=(),
            all_cases: bool = False, nibbles: str = "", scale_layout: str = "", tolerance: str = "", random_words=None,
-           alpha: float = 1.0, beta: float = 0.0, c=None, bias=None, output_type: str = "fp32",
+           alpha: float = 1.0, beta: float = 0.0, c=None, bias=None, output_type: str = "fp32", seconds: float = 20.0,
            threads: "int | None" = None, backend: str = "auto") -> Verdict:
     """Judges a kernel's results against a golden bundle and names what the kernel does instead.
 
@@ -57,7 +57,7 @@ def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "
     nibbles, scale_layout: the order that codes and scales must have (`fp4sim list layouts`); not said: a known one is found.
     tolerance: "reciprocal_ulp=1" for kernels that take an approximate 1/x. random_words: the bits that the kernel drew.
     alpha, beta, c [M, N], bias [N], output_type: the epilogue of products; what is not said is looked for.
-    random_words, c and bias are arrays or paths of files.
+    random_words, c and bias are arrays or paths of files. seconds: that the search for a policy may take in each case.
     """
     from ._numpy import np
 
@@ -82,7 +82,7 @@ def verify(golden, candidate, *, case: str = "", stages=(), accumulator: str = "
             scale_layout=word(scale_layout, "--scale-layout"), tolerance=word(tolerance, "--tolerance"),
             random_words=file_of("random_words", random_words), alpha=_finite(alpha, "--alpha"), beta=_finite(beta, "--beta"),
             c=file_of("c", c), bias=file_of("bias", bias), output_type=word(output_type, "--output-type"),
-            **who(backend, threads), long=True))
+            seconds=_finite(seconds, "--seconds"), **who(backend, threads), long=True))
 
 
 def _finite(value, name):
