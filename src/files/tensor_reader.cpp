@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "src/files/convert.h"
+#include "src/files/large_pages.h"
 #include "src/files/open_array.h"
 #include "src/text/error.h"
 
@@ -185,7 +186,7 @@ std::size_t checked_size(const TensorReader& reader, std::uint64_t bits, std::ui
 
 FloatTensor load_floats(const std::string& path, const OpenOptions& options, std::uint64_t max_bytes) {
   TensorReader reader(path, options);
-  std::vector<float> values(checked_size(reader, 32, max_bytes));
+  auto values = large_vector<float>(checked_size(reader, 32, max_bytes));
   reader.read_rows(0, reader.rows(), values.data());
   return {reader.shape(), std::move(values), reader.notes()};
 }
@@ -193,7 +194,7 @@ FloatTensor load_floats(const std::string& path, const OpenOptions& options, std
 RawTensor load_raw(const std::string& path, const OpenOptions& options, std::uint64_t max_bytes) {
   TensorReader reader(path, options);
   const std::uint64_t bits = info(reader.dtype()).bits;
-  std::vector<unsigned char> bytes(checked_size(reader, bits, max_bytes) * bits / 8);
+  auto bytes = large_vector<unsigned char>(checked_size(reader, bits, max_bytes) * bits / 8);
   reader.read_raw(0, reader.rows(), bytes.data());
   return {reader.dtype(), reader.shape(), std::move(bytes), reader.notes()};
 }

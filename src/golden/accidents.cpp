@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "src/files/large_pages.h"
 #include "src/golden/line_moves.h"
 
 namespace fp4::golden {
@@ -68,7 +69,7 @@ std::optional<Place> blank_tiles(const Evidence& e, uint32_t word, const Region&
   // Most of what is blank should not be: a region of zeros that are right but for a few is none.
   const bool is_large = size >= 16 || size == e.rows * e.cols;
   if (!is_large || 2 * static_cast<int64_t>(e.differences) < size) return std::nullopt;
-  Marks marks = {e.rows, e.cols, std::vector<uint8_t>(e.wrong.at.size())};
+  Marks marks = {e.rows, e.cols, large_vector<uint8_t>(e.wrong.at.size())};
   for (int64_t r = tile.top; r < e.rows; ++r)
     for (size_t c = left; c < width; ++c)
       marks.at[static_cast<size_t>(r) * width + c] =

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/files/large_pages.h"
 #include "src/golden/faulty_kernel.h"
 
 namespace fp4::golden {
@@ -90,7 +91,7 @@ Words words_of(const Array& a, int packed) {
 
 void mark_differences(Evidence& e) {
   const auto width = static_cast<size_t>(e.cols);
-  e.wrong = {e.rows, e.cols, std::vector<uint8_t>(e.got.size())};
+  e.wrong = {e.rows, e.cols, large_vector<uint8_t>(e.got.size())};
   Elements x(width), y(width);
   for (int64_t r = 0; r < e.rows; ++r) {
     e.copy_row(r, x, y);

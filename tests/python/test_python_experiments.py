@@ -83,7 +83,8 @@ class Experiments(unittest.TestCase):
         found = f4.verify(golden, {"output_fp32_block": np.float32(0.3) * p}, case=product)
         self.assertEqual((found.equal, "epilogue=alpha" in found.explanation), (False, True))
         for wrong, message in ((dict(tolerance="reciprocal_ulp=9"), "1 to 8"), (dict(nibbles="marlin"), "did you mean"),
-                               (dict(beta=1.0), "--beta needs --c"), (dict(output_type="f8"), "unknown word 'f8'")):
+                               (dict(beta=1.0), "--beta needs --c"), (dict(output_type="f8"), "unknown word 'f8'"),
+                               (dict(seconds=float("inf")), "--seconds: inf is no finite number")):
             with self.assertRaisesRegex(f4.Error, message):
                 f4.verify(golden, dump, case=case, **wrong)
 
