@@ -119,7 +119,7 @@ inline constexpr AccumulatorInfo accumulator_table[] = {
      {.kind = AccumulatorKind::windowed, .group = 64, .inner = 16, .fraction_bits = 39, .rounding = Rounding::toward_zero, .scale_bits = 35, .carried_bits = 35, .carried_inner = 16,
       .cuts_outranked = true, .subnormal_floor = -174}},
     {"b200_f8f6f4", "32 products of 4 to 8 bits aligned one by one, 25 fraction bits, with or without block scales",
-     "tcgen05.mma f8f6f4, mxf8f6f4 on B200: sf-tensor/tcgen05 (July 2026), 22 of 46 paths of 10^6 words; zeros: MMA-Sim as of August 2026", Evidence::measured,
+     "tcgen05.mma f8f6f4, mxf8f6f4 on B200: sf-tensor/tcgen05 (July 2026), 22 of 46 paths of 10^6 words; modelled below 2^-133 under tiny scales (MMA-Sim, August 2026)", Evidence::measured,
      {.kind = AccumulatorKind::aligned, .group = 32, .inner = 1, .fraction_bits = 25, .rounding = Rounding::toward_zero, .zero_exponent = -133, .unscaled = true}},
     {"b200_16bit", "16 products of bf16 or fp16 aligned one by one, 25 fraction bits", "tcgen05.mma f16 on B200: sf-tensor/tcgen05 (July 2026), 4 of 46 paths of 10^6 words",
      Evidence::measured,
