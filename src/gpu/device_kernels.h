@@ -19,6 +19,10 @@ using NvidiaFolded32 = FoldedGemm<NvidiaUnit, 32>;
 using NvidiaFolded16 = FoldedGemm<NvidiaUnit, 16>;
 using AmdFolded32 = FoldedGemm<AmdUnit, 32>;
 using AmdFolded16 = FoldedGemm<AmdUnit, 16>;
+using TensorMaxima = Both<TensorMaximum>;
+using TensorFactorsOf = Both<TensorFactorOf>;
+using BlocksScales = Both<BlockScales>;
+using QuantizeTiles = Both<QuantizeTile>;
 using QuickRowsPower = Both<QuickRows<ScaleMode::power>>;
 using QuickRowsMantissa = Both<QuickRows<ScaleMode::mantissa>>;
 using QuickTilePower = Both<QuickTile<ScaleMode::power>>;
@@ -31,12 +35,12 @@ using QuickTileMantissa = Both<QuickTile<ScaleMode::mantissa>>;
   apply(ElementLoop) apply(UpdateLoop) apply(SoftmaxRows) apply(SoftmaxBackward) apply(SquareLoss) apply(RmsNormRows) \
       apply(ColumnSums) apply(StridedGemm)
 // Kernels of both vendors; the matrix units are a device's own.
-#define FP4_GPU_COMMON_KERNELS(apply)                                                                           \
-  apply(Both<TensorMaximum>) apply(Both<TensorFactorOf>) apply(OuterFactors) apply(Both<BlockScales>)           \
-      apply(Both<QuantizeTile>) apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa)          \
-          apply(QuickTilePower) apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) \
-              apply(WideGemm) apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) \
-                  apply(FoldOperands) apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
+#define FP4_GPU_COMMON_KERNELS(apply)                                                                               \
+  apply(TensorMaxima) apply(TensorFactorsOf) apply(OuterFactors) apply(BlocksScales) apply(QuantizeTiles)           \
+      apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower)                  \
+          apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)           \
+              apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(FoldOperands) \
+                  apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
 #define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaFolded32) apply(NvidiaFolded16)
 #define FP4_GPU_AMD_KERNELS(apply)    apply(AmdFolded32) apply(AmdFolded16)
 #define FP4_GPU_KERNELS(apply)        FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)
