@@ -67,8 +67,8 @@ TEST_CASE("an adder of a profile is a row, and a measured one is measured", "[qu
       CHECK(found.source.size() > 10);
       const auto* row = find_row(accumulator_table, std::string_view(found.row));
       REQUIRE(row != nullptr);
-      if (found.kind == "measured") CHECK(row->evidence == Evidence::measured);
-      if (found.kind == "stated") CHECK(row->evidence == Evidence::documented);
+      if (found.kind == "measured") CHECK(row->evidence == fp4::Evidence::measured);
+      if (found.kind == "stated") CHECK(row->evidence == fp4::Evidence::documented);
     }
   }
 }

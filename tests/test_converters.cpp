@@ -131,7 +131,7 @@ TEST_CASE("the words of a converter are legal, and its packing is a word", "[qui
     const RandomPackingInfo* packing = find_row(random_packing_table, std::string_view(row.packing));
     REQUIRE(packing != nullptr);
     CHECK(packing->bits == s.random_bits);
-    CHECK((row.evidence != Evidence::measured || packing->evidence == Evidence::measured));
+    CHECK((row.evidence != fp4::Evidence::measured || packing->evidence == fp4::Evidence::measured));
   }
 }
 
