@@ -57,7 +57,7 @@ def _quantize(x, words, *place):
         made = _tensors.quantize(x.detach(), words, statistics=False, **_place(*place))
         return [torch.from_numpy(getattr(made, name).copy()) for name in parts]
     out = dict(zip(parts, _quantize_shapes(x, words)))
-    factors = torch.empty(*parts.get("tensor_scale", {"shape": [1]})["shape"], 3, device=x.device)
+    factors = torch.ones(*parts.get("tensor_scale", {"shape": [1]})["shape"], 3, device=x.device)
     given, kept = _matrix(x)
     _lent("lent_quantize", x, kept, x=given, words=words, decoded=None, factors=factors.data_ptr(),
           **{name: out[name].data_ptr() if name in out else 0 for name in ("codes", "scales")}, **_place(*place))
