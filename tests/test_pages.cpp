@@ -119,8 +119,9 @@ class Page {
       const size_t begin = command.find("tools/");
       const std::string script =
           begin == std::string::npos ? "" : command.substr(begin, command.find(' ', begin) - begin);
-      if (const size_t at = run.find("NAME"); at != std::string::npos)
-        run.replace(at, 4, command.substr(command.find(' ') + 1));
+      std::string name = command.substr(command.find(' ') + 1);
+      if (const size_t at = name.find(" --turned"); at != std::string::npos) name[at] = '_', name.erase(at + 1, 2);
+      if (const size_t at = run.find("NAME"); at != std::string::npos) run.replace(at, 4, name);
       if (run.empty()) {
         run = "cd '" + fs::absolute(".").string() + "' && test -f " + script + " && ";
         run += script.ends_with(".py") ? "python3 -c 'import ast; ast.parse(open(\"" + script + "\").read())'"
