@@ -115,7 +115,7 @@ void add_draws(const Case& c, const Kernel& base, std::vector<NamedKernel>& out)
                                                    {{"stream", "0"}, {p.seed, 0, p.step}},
                                                    {{"seed", "0"}, {0, p.stream, p.step}}};
   for (const auto& [change, place] : places)
-    add(out, base, {change}, "random bits of another place", [&](Kernel& k) { k.place = place; });
+    add(out, base, {change}, "random bits of another place", [at = place](Kernel& k) { k.place = at; });
   if (!is_stochastic(base.a.rounding) || c.is_gemm) return;
   add(out, base, {{"draw_order", "column_major"}}, "element (row, k) takes draw k*rows + row",
       [](Kernel& k) { k.draws = Kernel::DrawOrder::column_major; });
@@ -349,7 +349,7 @@ std::vector<NamedKernel> accidents(const Case& c, const Kernel& base, const std:
       if (base.a.has_tensor_scale())
         add(out, base, {{"tensor_scale_decode", std::string(word) + suffix}},
             "the tensor scale of one operand (alpha is the product of both)",
-            [how, of](Kernel& k) { k.decode_g = how, k.decode_g_of = of; });
+            [decode = how, which = of](Kernel& k) { k.decode_g = decode, k.decode_g_of = which; });
   return out;
 }
 
