@@ -43,7 +43,8 @@ def _rows(x):
 
 @functools.lru_cache(256)
 def _parts(words, rows, cols):
-    return _core.call("lent_parts", words=words, rows=rows, cols=cols)
+    parts = _core.call("lent_parts", words=words, rows=rows, cols=cols)
+    return {name: part for name, part in parts.items() if name != "dequantized"}
 
 
 def _quantize_shapes(x, words, *place):
