@@ -197,7 +197,7 @@ TEST_CASE("any bytes are codes and scales", "[quick]") {
       const fp4sim_operand a = {spec, codes.data(), scales.data(), factors.data()};
       CHECK(fp4sim_dequantize(spec, 3, 40, codes.data(), scales.data(), factors.data(), y.data()) == 0);
       CHECK(fp4sim_gemm_codes(&a, &a, "fp32_block", 3, 3, 40, nullptr, c.data()) == 0);
-      for (int row = 0; row < 3; ++row) {  // what decodes to NaN makes its products NaN
+      for (size_t row = 0; row < 3; ++row) {  // what decodes to NaN makes its products NaN
         const bool has_nan = std::any_of(&y[40 * row], &y[40 * row] + 40, [](float v) { return std::isnan(v); });
         if (has_nan) CHECK(std::isnan(c[4 * row]));
       }
