@@ -5,6 +5,37 @@
 #include "src/arith/code_order.h"
 
 namespace fp4 {
+namespace {
+
+// 1 by code where a list, without its micro-exponents, holds no number; empty where all are. For codes of 4 bits by
+// byte: where one of its two is such a code.
+std::vector<uint8_t> special_codes(const FloatFormat& f) {
+  const FloatFormat& base = f.has_micro() ? format_of(static_cast<Element>(f.grid->base)) : f;
+  const uint32_t count = 1u << base.code_bits();
+  std::vector<uint8_t> out;
+  for (uint32_t code = 0; code < count; ++code) out.push_back(is_finite(decode(base, code)) ? 0 : 1);
+  if (std::count(out.begin(), out.end(), 1) == 0) return {};
+  if (f.code_bits() != 4) return out;
+  std::vector<uint8_t> by_byte;
+  for (uint32_t byte = 0; byte < 256; ++byte)
+    by_byte.push_back(static_cast<uint8_t>(out[byte & 15 & (count - 1)] | out[byte >> 4 & (count - 1)]));
+  return by_byte;
+}
+
+// Whether one of `count` codes from (row, k) on is such a code.
+bool holds_one(const Quantized& q, const std::vector<uint8_t>& special, int64_t row, int64_t k, int64_t count) {
+  uint8_t found = 0;
+  if (q.is_packed()) {
+    const uint8_t* const bytes = q.codes.data() + row * q.code_row_bytes() + k / 2;
+    for (int64_t i = 0; i < count / 2; ++i) found |= special[bytes[i]];
+    if (count % 2 != 0) found |= special[17 * q.code(row, k + count - 1)];
+  } else {
+    for (int64_t i = k; i < k + count; ++i) found |= special[q.code(row, i) & (special.size() - 1)];
+  }
+  return found != 0;
+}
+
+}  // namespace
 
 bool has_strange_scales(const Quantized& q) {
   if (!q.spec.has_scale()) return false;
@@ -28,9 +59,16 @@ bool has_special_codes(const Quantized& q) {
     for (const uint8_t code : q.codes) beyond |= static_cast<uint8_t>((code & mask) > largest);
     return beyond != 0;
   }
+  // By the flag of a block's scale: the element itself, and the other of a choice.
+  const std::vector<uint8_t> special[2] = {
+      special_codes(f), q.spec.choice.is_on ? special_codes(format_of(q.spec.choice.other)) : std::vector<uint8_t>()};
+  if (special[0].empty() && special[1].empty()) return false;
+  const int64_t run = q.geometry.block_cols;
   for (int64_t row = 0; row < q.rows; ++row)
-    for (int64_t k = 0; k < q.cols; ++k)
-      if (!is_finite(decode(element_of_block(q, row, k), q.code(row, k)))) return true;
+    for (int64_t k = 0; k < q.cols; k += run) {
+      const std::vector<uint8_t>& codes = special[&element_of_block(q, row, k) == &f ? 0 : 1];
+      if (!codes.empty() && holds_one(q, codes, row, k, std::min(run, q.cols - k))) return true;
+    }
   return false;
 }
 
