@@ -27,7 +27,8 @@ Cflags: -I\${includedir}
 install(FILES "${PROJECT_BINARY_DIR}/fp4sim.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
 install(TARGETS fp4sim RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES LICENSE "${PROJECT_BINARY_DIR}/sweeps/notices/THIRD_PARTY_NOTICES.txt" DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE CHANGELOG.md "${PROJECT_BINARY_DIR}/sweeps/notices/THIRD_PARTY_NOTICES.txt"
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(generated "${PROJECT_BINARY_DIR}/share")
 file(MAKE_DIRECTORY "${generated}/schema")
@@ -57,9 +58,10 @@ install(FILES "${generated}/fp4sim.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
 
 # `cpack --config build/CPackConfig.cmake`: a Debian package (and, by -G TGZ, an archive) of the same files.
 set(CPACK_GENERATOR DEB)
+set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/tools/cmake/deb.cmake")
 set(CPACK_PACKAGE_NAME fp4sim)
 set(CPACK_PACKAGE_VENDOR "The fp4sim maintainers")
-set(CPACK_PACKAGE_CONTACT "The fp4sim maintainers")
+set(CPACK_PACKAGE_CONTACT "${CPACK_PACKAGE_VENDOR} <fp4sim@localhost.invalid>") # a .deb must have an address: there is none
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGE_DESCRIPTION "MXFP4, NVFP4 and UE5M3 arithmetic bit by bit, golden outputs for kernel
 authors, small training tasks, sweeps over recipes and what they cost on a
@@ -70,5 +72,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # by dpkg-shlibdeps: Depends names what the program is linked to
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+file(WRITE "${PROJECT_BINARY_DIR}/triggers" "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/triggers")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 include(CPack)
