@@ -218,7 +218,8 @@ void add_payloads(const Bundle& bundle, const Case& c, Comparison& comparison) {
       name.is_transposed || c.hadamard.size > 0 || !c.stored.contains("scales") || !stores_factor ||
       spec.scale_rule == ScaleRule::encode)
     return;
-  const Array &scales = load_array(bundle, c, "scales"), &factor = load_array(bundle, c, "tensor_scale");
+  const std::string kept[] = {"scales", "tensor_scale"};  // g++ 14 fears for references got by a temporary
+  const Array &scales = load_array(bundle, c, kept[0]), &factor = load_array(bundle, c, kept[1]);
   if (factor.bytes.size() != sizeof(float)) return;
   const std::vector<float>& x = load_inputs(bundle, c).a;
   const BlockGeometry g = geometry_of(spec, c.rows, c.cols);
