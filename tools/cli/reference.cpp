@@ -82,10 +82,8 @@ FieldNotes spec_notes() {
   return notes;
 }
 
-FieldNotes accumulator_notes() {
-  FieldNotes notes;
-  const FieldNotes recipe = recipe_notes();
-  notes = *recipe.find("wgrad")->find("accumulator");
+FieldNotes accumulator_notes(const FieldNotes& recipe) {
+  FieldNotes notes = *recipe.find("wgrad")->find("accumulator");
   notes.words.clear();  // a file describes one; names stand in its place
   notes.doc.clear();
   return notes;
@@ -260,11 +258,13 @@ FieldNotes grid_notes() {
 }
 
 std::vector<ReferenceKind> kinds_of_files() {
+  const FieldNotes recipe = recipe_notes();
   std::vector<ReferenceKind> list = {
       {"recipe", "a recipe", "how the three products of a linear layer are quantised; what is left out is fp32",
-       recipe_notes()},
+       recipe},
       {"spec", "a spec", "how one tensor is quantised; `fp4sim quantize --spec`, as key=value, too", spec_notes()},
-      {"accumulator", "an accumulator", "how a matrix unit adds up; `fp4sim gemm --accumulator`", accumulator_notes()},
+      {"accumulator", "an accumulator", "how a matrix unit adds up; `fp4sim gemm --accumulator`",
+       accumulator_notes(recipe)},
       {"grid", "a grid", "which configurations an experiment runs; `fp4sim sweep run`", grid_notes()},
       {"hardware", "a hardware profile", "what the cost model knows of a chip; `fp4sim cost --hardware`",
        hardware_notes()},
