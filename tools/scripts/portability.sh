@@ -69,5 +69,5 @@ build='
   names=$(echo $TESTS | tr " " "|")
   ctest --test-dir "$build" -L "^($LABELS)$" -R "^(${names:-.*})[.]" -j "$JOBS" --output-on-failure >tests.log || { cat tests.log; exit 1; }
   tail -30 tests.log'
-chroot "$root" env CXX="$cxx" TESTS="${TESTS:-}" LABELS="${LABELS:-quick}" JOBS="${JOBS:-$(nproc)}" FP4_TEST_SHARE_LARGE="${FP4_TEST_SHARE_LARGE:-6}" \
+chroot "$root" env CXX="$cxx" TESTS="${TESTS:-}" LABELS="${LABELS:-quick}" JOBS="${JOBS:-$(nproc)}" FP4_TEST_SHARE_LARGE="${FP4_TEST_SHARE_LARGE:-12}" \
   CCACHE_DIR=/ccache sh -euc "${INSTEAD:-$build}"
