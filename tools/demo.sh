@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 out=${1:-demo}
 began=$(date +%s)
 tools/setup.sh build
-cmake --preset release -DFP4_TESTS=OFF >/dev/null
+cmake --preset release -DFP4_TESTS=OFF -DFP4_LIGHT=-Og >/dev/null # commands; the arithmetic is optimised as ever
 cmake --build --preset release --target fp4sim fp4_python
 export PATH="$PWD/build:$PATH" PYTHONPATH="$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p "$out"
