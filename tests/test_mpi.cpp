@@ -110,7 +110,9 @@ TEST_CASE("a signal to any rank ends all of them after the same step, with a che
     CHECK(run.exit_code != 0);
     const int step = sim::read_checkpoint(checkpoint).step;
     REQUIRE(step >= 1);
-    CHECK_THAT(test::read_text(seen), Catch::Contains("interrupted after step " + std::to_string(step)));
+    // Open MPI 5 kills ranks .3 s after its own signal: what was last written goes on.
+    if (target != "$id" || !mpi::status().starts_with("Open MPI 5"))
+      CHECK_THAT(test::read_text(seen), Catch::Contains("interrupted after step " + std::to_string(step)));
     CHECK(stopped_on_threads(step + 5, checkpoint) == stopped_on_threads(step + 5, ""));
   }
 }

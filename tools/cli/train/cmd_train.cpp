@@ -176,8 +176,9 @@ void run_train(TrainOptions& o, Invocation& invocation) {
   // mpirun hands its parameters to the ranks in the environment.
   if (ranks && ranks->count() > 1 && !o.checkpoint.empty() && !o.quiet &&
       std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)
-    say("fp4sim: a signal to mpirun leaves ranks one second for their checkpoint; "
-        "mpirun --mca odls_base_sigkill_timeout 60 leaves 60\n");
+    say("fp4sim: a signal to mpirun leaves ranks a second for their checkpoint; Open MPI 4's "
+        "mpirun --mca odls_base_sigkill_timeout 60 leaves 60, Open MPI 5 less; a signal to a rank, all that it "
+        "needs\n");
   ProgressLine line(o.quiet, [](double rate) { return fmt::format("{:.{}f} steps/s", rate, rate < 10 ? 2 : 0); });
   options.progress = [&](const sim::Progress& p) {
     times.add(p);
