@@ -2,6 +2,7 @@
 // that both were run in, each recipe at its best rung (rungs.h).
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "sweeps/judge/rungs.h"
