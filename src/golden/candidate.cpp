@@ -8,8 +8,8 @@
 
 #include "src/files/open_array.h"
 #include "src/golden/readmemh.h"
-#include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::golden {
 namespace {
@@ -58,8 +58,7 @@ class Loader {
   Loader(const Bundle& bundle, const std::string& path, const CandidateOptions& options)
       : bundle_(bundle), options_(options), place_("verify --candidate " + path), top_(path) {
     for (const std::string& s : options.stages)
-      if (std::find(std::begin(stage_names), std::end(stage_names), s) == std::end(stage_names))
-        throw unknown_word("verify --stage", s, {std::begin(stage_names), std::end(stage_names)});
+      accepted_index("verify --stage", s, {std::begin(stage_names), std::end(stage_names)});
     accumulator_from(options.accumulator, "verify --accumulator");
     if (!options.case_name.empty() && !find_case(options.case_name))
       throw Error("verify --case: the bundle has no case '" + options.case_name + "'; it has: " + known_cases());

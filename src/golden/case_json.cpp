@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include "src/golden/suite.h"
-#include "src/text/error.h"
-#include "src/text/json_reader.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::golden {
 namespace {
@@ -98,12 +97,8 @@ Case case_from_json(const Json& j, const std::string& place) {
     c.is_gemm = j.at("kind") == "gemm";
     c.words = j.at("words");
     quant_spec_from_words(c.words, place + ".words");
-    const auto* kind = find_row(input_kind_table, j.at("input").get<std::string>());
-    if (kind == nullptr) throw Error(place + ".input: unknown word " + shown(j.at("input")));
-    c.input = kind->id;
-    const auto* type = find_row(real_type_table, j.value("input_type", "fp32"));
-    if (type == nullptr) throw Error(place + ".input_type: unknown word " + shown(j.at("input_type")));
-    c.input_type = type->id;
+    c.input = named_row(place + ".input", j.at("input").get<std::string>(), input_kind_table).id;
+    c.input_type = named_row(place + ".input_type", j.value("input_type", "fp32"), real_type_table).id;
     set_hadamard(c.hadamard, j.at("hadamard"), place + ".hadamard");
     c.place = {whole(j, "seed", 0, ~uint64_t{0}, place), static_cast<uint32_t>(whole(j, "stream", 0, ~0u, place)),
                static_cast<uint32_t>(whole(j, "step", 0, ~0u, place))};
@@ -116,10 +111,9 @@ Case case_from_json(const Json& j, const std::string& place) {
     }
     set_operands(c, j, place);
     if (j.contains("sparse")) {
-      const auto* sparsity = find_row(sparsity_table, j["sparse"].get<std::string>());
-      if (sparsity == nullptr) throw Error(place + ".sparse: unknown word " + shown(j["sparse"]));
+      const Sparsity sparsity = named_row(place + ".sparse", j["sparse"].get<std::string>(), sparsity_table).id;
       const std::string name = c.name;
-      if (sparsity->id != Sparsity::none) make_sparse(c, sparsity->id);
+      if (sparsity != Sparsity::none) make_sparse(c, sparsity);
       c.name = name;
     }
     for (const auto& [name, array] : j.at("arrays").items())

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::golden {
 namespace {
@@ -82,8 +82,7 @@ std::vector<std::string> gaps(const Bundle& bundle, const Coverage& coverage, co
     accepted.insert(accepted.begin(), "all");
     accepted.emplace_back("padding");  // judged by whoever compares the elements
     if (word == "padding") continue;
-    if (std::find(accepted.begin(), accepted.end(), word) == accepted.end())
-      throw unknown_word("verify --require", word, accepted);
+    accepted_index("verify --require", word, accepted);
     if (word != "all" && std::find(coverage.parts.begin(), coverage.parts.end(), word) == coverage.parts.end()) {
       out.push_back(fmt::format("--require {}: not in the dump", word));
       continue;

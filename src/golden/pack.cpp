@@ -62,6 +62,11 @@ class Pack {
   PackSize size_;
 };
 
+template <class Row>
+ordered_json described(const Row& row) {
+  return {{"name", row.name}, {"doc", row.doc}, {"source", row.source}};
+}
+
 // Arrays of a case that stand for themselves; orders of codes and scales have a room of their own.
 bool is_plain(const std::string& array) {
   for (const char* name : {"input", "codes", "scales", "tensor_scale", "dequantized", "random"})
@@ -84,7 +89,8 @@ ordered_json preset_rows(Pack& pack, const std::string& backend, int threads) {
         for (const Array& a : make_arrays(c, backend, threads))
           if (is_plain(a.name)) pack.add(folder, a);
       }
-    rows.push_back({{"name", p.name}, {"doc", p.doc}, {"source", p.source}, {"spec", to_json(p.spec)}});
+    rows.push_back(described(p));
+    rows.back()["spec"] = to_json(p.spec);
   }
   return rows;
 }
@@ -93,7 +99,7 @@ ordered_json accumulator_rows(Pack& pack, const std::string& backend, int thread
   auto rows = ordered_json::array();
   const Dispatcher dispatcher(backend);
   for (const AccumulatorInfo& row : accumulator_table)
-    rows.push_back({{"name", row.name}, {"doc", row.doc}, {"source", row.source}, {"parameters", to_json(row.row)}});
+    rows.push_back(described(row)), rows.back()["parameters"] = to_json(row.row);
   for (const char* operands : {"mxfp4", "nvfp4", "mxfp8"}) {
     const std::string folder = std::string("accumulators/") + operands + "/";
     const QuantSpec spec = quant_spec_from_words(operands);
@@ -132,11 +138,8 @@ ordered_json packing_rows(Pack& pack) {
   for (uint64_t i = 0; i < words; ++i) all.push_back(random_draw(pack_place, i, 32));
   pack.add("packings/words.npy", Dtype::u32, {words}, all.data());
   for (const RandomPackingInfo& row : random_packing_table) {
-    rows.push_back({{"name", row.name},
-                    {"doc", row.doc},
-                    {"source", row.source},
-                    {"elements_of_a_word", row.group},
-                    {"bits", row.bits}});
+    rows.push_back(described(row));
+    rows.back()["elements_of_a_word"] = row.group, rows.back()["bits"] = row.bits;
     if (row.group == 0) continue;  // as many as its bits say: `fp4sim random`
     std::vector<uint32_t> draws;
     for (uint64_t i = 0; i < words * static_cast<uint64_t>(row.group); ++i)

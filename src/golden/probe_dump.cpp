@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "fp4/gemm.h"
-#include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::golden {
 namespace {
@@ -106,14 +106,6 @@ class LineReader {
     words_.seekg(at);
     return w.size();
   }
-  template <class Table>
-  auto row(const Table& table, const std::string& w) const {
-    const auto* found = find_row(table, w);
-    std::vector<std::string> names;
-    for (const auto& r : table) names.emplace_back(r.name);
-    if (found == nullptr) throw unknown_word(place_, w, names);
-    return found->id;
-  }
   void finish() {
     if (const std::string more = rest(); !more.empty())
       throw Error(fmt::format("{}: '{}' after the last word", place_, more));
@@ -132,9 +124,9 @@ ProbeSection section_of(LineReader& line) {
   s.tf32 = formats[0] == "tf32";
   for (std::string& f : formats)
     if (f == "tf32") f = "fp32";
-  s.a = line.row(element_table, formats[0]);
-  s.b = line.row(element_table, formats[1]);
-  s.scale = line.row(scale_table, line.field("scale"));
+  s.a = named_row(line.place(), formats[0], element_table).id;
+  s.b = named_row(line.place(), formats[1], element_table).id;
+  s.scale = named_row(line.place(), line.field("scale"), scale_table).id;
   const std::string block = line.field("block");
   if (block.empty() || block.size() > 4 || block.find_first_not_of("0123456789") != std::string::npos)
     throw Error(fmt::format("{}: block={} is no number", line.place(), block));

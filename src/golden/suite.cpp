@@ -8,7 +8,7 @@
 #include "src/backends/backends.h"
 #include "src/backends/declined.h"
 #include "src/layout/digit_layout.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::golden {
 namespace {
@@ -234,9 +234,7 @@ std::vector<Case> suite_cases(const std::string& suite) {
   if (suite == "smoke") return smoke();
   if (suite == "standard") return standard();
   if (suite == "stress") return stress();
-  std::vector<std::string> names;
-  for (const SuiteInfo& s : suite_table) names.emplace_back(s.name);
-  throw unknown_word("golden --suite", suite, names);
+  throw unknown_word("golden --suite", suite, names_of(suite_table));
 }
 
 CaseInputs inputs_of(const Case& c, std::vector<float> given_a, std::vector<float> given_b) {

@@ -72,26 +72,8 @@ std::vector<NamedKernel> spec_changes(const Kernel& base) {
   return out;
 }
 
-// What goes wrong with a rotation, and words of other ones.
+// Words of other rotations.
 void add_rotations(const Case& c, const Kernel& base, std::vector<NamedKernel>& out) {
-  using Rotation = Kernel::Rotation;
-  struct Fault {
-    Rotation id;
-    const char* name;
-    const char* detail;
-    bool needs_signs, is_of_products;
-  };
-  constexpr Fault known[] = {
-      {Rotation::none, "none", "the Hadamard was left out", false, false},
-      {Rotation::reversed, "signs_reversed", "the signs in reverse order", true, false},
-      {Rotation::after, "signs_after", "signs after the transform instead of before it", true, false},
-      {Rotation::negated, "negated", "every sign turned", false, false},
-      {Rotation::only_a, "only_a", "the second operand was not rotated", false, true},
-      {Rotation::only_b, "only_b", "the first operand was not rotated", false, true},
-  };
-  for (const Fault& fault : known)
-    if ((!fault.needs_signs || c.hadamard.signs != HadamardSigns::none) && (!fault.is_of_products || c.is_gemm))
-      add(out, base, {{"hadamard", fault.name}}, fault.detail, [&](Kernel& k) { k.rotation = fault.id; });
   const Json own = to_json(c.hadamard);
   const auto with = [&](const char* field, const Json& value) {
     HadamardSpec h = c.hadamard;
@@ -116,12 +98,6 @@ void add_draws(const Case& c, const Kernel& base, std::vector<NamedKernel>& out)
                                                    {{"seed", "0"}, {0, p.stream, p.step}}};
   for (const auto& [change, place] : places)
     add(out, base, {change}, "random bits of another place", [at = place](Kernel& k) { k.place = at; });
-  if (!is_stochastic(base.a.rounding) || c.is_gemm) return;
-  add(out, base, {{"draw_order", "column_major"}}, "element (row, k) takes draw k*rows + row",
-      [](Kernel& k) { k.draws = Kernel::DrawOrder::column_major; });
-  if (base.a.random_bits < 32)
-    add(out, base, {{"draw_order", "high_first"}}, "the first of a word's draws is its highest bits",
-        [](Kernel& k) { k.draws = Kernel::DrawOrder::high_first; });
 }
 
 // Adders, and what happens to a product behind its sums.
@@ -138,7 +114,6 @@ void add_products(const Case& c, const Kernel& base, std::vector<NamedKernel>& o
         add(out, base, {{"sum", std::string(type.name) + (saturates ? "_saturated" : "")}},
             std::string("the sum is rounded to ") + type.name + " before the tensor scales (alpha) are applied",
             [&](Kernel& k) { k.sum = type.id, k.sum_saturates = saturates; });
-  add(out, base, {{"output", "transposed"}}, "C^T instead of C", [](Kernel& k) { k.output_transposed = true; });
   for (const SparsityInfo& row : sparsity_table)
     if (c.sparsity != Sparsity::none && row.id != c.sparsity)
       add(out, base, {{"sparse", row.name}},
@@ -148,14 +123,18 @@ void add_products(const Case& c, const Kernel& base, std::vector<NamedKernel>& o
 }
 
 // Faults that one setting of the kernel says, with the cases that can have them.
+template <auto Field, auto Value>
+void set(Kernel& k) {
+  k.*Field = Value;
+}
 struct Fault {
-  Changes changes;
-  const char* detail;
+  const char *axis, *word, *detail;
   bool (*is_of)(const Case&, const Kernel&);
   void (*set)(Kernel&);
 };
 
 bool has_codes(const Case& c, const Kernel&) { return !c.is_gemm; }
+bool is_product(const Case& c, const Kernel&) { return c.is_gemm; }
 bool has_scale_codes(const Case& c, const Kernel& k) { return !c.is_gemm && k.a.has_scale() && !is_real(k.a.scale); }
 bool has_raw_scales(const Case& c, const Kernel& k) {
   return has_scale_codes(c, k) && k.a.scale_rule == ScaleRule::amax;
@@ -164,83 +143,71 @@ bool has_nan_codes(const Case& c, const Kernel& k) {
   return !c.is_gemm && (k.a.element == Element::e4m3 || k.a.element == Element::e5m2);
 }
 bool may_swap_axes(const Case& c, const Kernel&) { return !c.is_gemm && (c.rows == c.cols || !c.with_transpose); }
-bool has_tensor_scale(const Case&, const Kernel& k) { return k.a.has_tensor_scale(); }
-bool stores_one_factor(const Case& c, const Kernel& k) {
+bool has_factor(const Case&, const Kernel& k) { return k.a.has_tensor_scale(); }
+bool stores_factor(const Case& c, const Kernel& k) {
   return !c.is_gemm && k.a.has_tensor_scale() && k.a.tensor_scale_cols(c.cols) == 0;
 }
-bool stores_own_amax(const Case& c, const Kernel& k) {  // the amax is not that of a rotated operand
-  return stores_one_factor(c, k) && c.hadamard.size == 0;
+bool stores_amax(const Case& c, const Kernel& k) {  // the amax is not that of a rotated operand
+  return stores_factor(c, k) && c.hadamard.size == 0;
 }
 bool measures_amax(const Case& c, const Kernel& k) {
-  return stores_own_amax(c, k) && k.a.tensor_scale == TensorScale::current;
+  return stores_amax(c, k) && k.a.tensor_scale == TensorScale::current;
 }
+bool rotates(const Case& c, const Kernel&) { return c.hadamard.size > 0; }
+bool turns_signs(const Case& c, const Kernel&) {
+  return c.hadamard.size > 0 && c.hadamard.signs != HadamardSigns::none;
+}
+bool rotates_two(const Case& c, const Kernel&) { return c.hadamard.size > 0 && c.is_gemm; }
+bool draws(const Case& c, const Kernel& k) { return !c.is_gemm && is_stochastic(k.a.rounding); }
+bool shares_words(const Case& c, const Kernel& k) { return draws(c, k) && k.a.random_bits < 32; }
 
-const std::vector<Fault>& fault_table() {
-  using K = Kernel;
-  static const std::vector<Fault> rows = {
-      {{{"scale_storage", "values"}},
-       "scales as real numbers instead of codes",
-       has_scale_codes,
-       [](K& k) { k.scales_as_values = true; }},
-      {{{"scale_step", "-1"}}, "every scale one code low", has_scale_codes, [](K& k) { k.scale_step = -1; }},
-      {{{"scale_step", "+1"}}, "every scale one code high", has_scale_codes, [](K& k) { k.scale_step = 1; }},
-      {{{"code_storage", "values"}},
-       "elements as real numbers instead of codes",
-       has_codes,
-       [](K& k) { k.codes_as_values = true; }},
-      {{{"code_storage", "values"}, {"scale_storage", "values"}},
-       "elements and scales as real numbers instead of codes",
-       has_codes,
-       [](K& k) { k.codes_as_values = k.scales_as_values = true; }},
-      {{{"payload_scale", "unrounded"}},
-       "codes are of the scales before they are rounded to their format",
-       has_raw_scales,
-       [](K& k) { k.rounds_by_raw_scale = true; }},
-      {{{"saturation", "wrap"}},
-       "values beyond the largest code wrap around",
-       has_codes,
-       [](K& k) { k.saturation = 1; }},
-      {{{"saturation", "nan"}},
-       "values beyond the largest code become the all-ones code",
-       has_nan_codes,
-       [](K& k) { k.saturation = 2; }},
-      {{{"block_axis", "0"}}, "blocks run along axis 0", may_swap_axes, [](K& k) { k.swap_operand_axis = true; }},
-      {{{"tensor_scale_decode", "missing"}},
-       "decoded without the tensor scale",
-       has_tensor_scale,
-       [](K& k) { k.decode_g = K::DecodeG::missing; }},
-      {{{"tensor_scale_decode", "twice"}},
-       "tensor scale applied twice",
-       has_tensor_scale,
-       [](K& k) { k.decode_g = K::DecodeG::twice; }},
-      {{{"tensor_scale_stored", "reciprocal"}},
-       "1/g instead of g",
-       stores_one_factor,
-       [](K& k) { k.stored_g = K::StoredG::reciprocal; }},
-      {{{"tensor_scale_stored", "encode"}},
-       "target*M/amax, the factor of the encoder, instead of g",
-       stores_own_amax,
-       [](K& k) { k.stored_g = K::StoredG::encode; }},
-      {{{"tensor_scale_stored", "amax"}},
-       "the amax of the tensor instead of g",
-       stores_own_amax,
-       [](K& k) { k.stored_g = K::StoredG::amax; }},
-      {{{"tensor_scale_of", "bf16"}},
-       "the amax of the tensor rounded to bf16 first",
-       measures_amax,
-       [](K& k) { k.measured_g = K::MeasuredG::bf16; }},
-      {{{"tensor_scale_decode", "divided"}},
-       "divided by the tensor scale",
-       has_tensor_scale,
-       [](K& k) { k.decode_g = K::DecodeG::divided; }},
-  };
-  return rows;
-}
+using K = Kernel;
+constexpr Fault fault_table[] = {
+    {"scale_storage", "values", "scales as real numbers instead of codes", has_scale_codes,
+     set<&K::scales_as_values, true>},
+    {"scale_step", "-1", "every scale one code low", has_scale_codes, set<&K::scale_step, -1>},
+    {"scale_step", "+1", "every scale one code high", has_scale_codes, set<&K::scale_step, 1>},
+    {"code_storage", "values", "elements as real numbers instead of codes", has_codes, set<&K::codes_as_values, true>},
+    {"payload_scale", "unrounded", "codes are of the scales before they are rounded to their format", has_raw_scales,
+     set<&K::rounds_by_raw_scale, true>},
+    {"saturation", "wrap", "values beyond the largest code wrap around", has_codes, set<&K::saturation, 1>},
+    {"saturation", "nan", "values beyond the largest code become the all-ones code", has_nan_codes,
+     set<&K::saturation, 2>},
+    {"block_axis", "0", "blocks run along axis 0", may_swap_axes, set<&K::swap_operand_axis, true>},
+    {"tensor_scale_decode", "missing", "decoded without the tensor scale", has_factor,
+     set<&K::decode_g, K::DecodeG::missing>},
+    {"tensor_scale_decode", "twice", "tensor scale applied twice", has_factor, set<&K::decode_g, K::DecodeG::twice>},
+    {"tensor_scale_stored", "reciprocal", "1/g instead of g", stores_factor, set<&K::stored_g, K::StoredG::reciprocal>},
+    {"tensor_scale_stored", "encode", "target*M/amax, the factor of the encoder, instead of g", stores_amax,
+     set<&K::stored_g, K::StoredG::encode>},
+    {"tensor_scale_stored", "amax", "the amax of the tensor instead of g", stores_amax,
+     set<&K::stored_g, K::StoredG::amax>},
+    {"tensor_scale_of", "bf16", "the amax of the tensor rounded to bf16 first", measures_amax,
+     set<&K::measured_g, K::MeasuredG::bf16>},
+    {"tensor_scale_decode", "divided", "divided by the tensor scale", has_factor,
+     set<&K::decode_g, K::DecodeG::divided>},
+    {"hadamard", "none", "the Hadamard was left out", rotates, set<&K::rotation, K::Rotation::none>},
+    {"hadamard", "signs_reversed", "the signs in reverse order", turns_signs, set<&K::rotation, K::Rotation::reversed>},
+    {"hadamard", "signs_after", "signs after the transform instead of before it", turns_signs,
+     set<&K::rotation, K::Rotation::after>},
+    {"hadamard", "negated", "every sign turned", rotates, set<&K::rotation, K::Rotation::negated>},
+    {"hadamard", "only_a", "the second operand was not rotated", rotates_two, set<&K::rotation, K::Rotation::only_a>},
+    {"hadamard", "only_b", "the first operand was not rotated", rotates_two, set<&K::rotation, K::Rotation::only_b>},
+    {"draw_order", "column_major", "element (row, k) takes draw k*rows + row", draws,
+     set<&K::draws, K::DrawOrder::column_major>},
+    {"draw_order", "high_first", "the first of a word's draws is its highest bits", shares_words,
+     set<&K::draws, K::DrawOrder::high_first>},
+    {"output", "transposed", "C^T instead of C", is_product, set<&K::output_transposed, true>},
+};
 
 std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
   std::vector<NamedKernel> out;
-  for (const Fault& f : fault_table())
-    if (f.is_of(c, base)) add(out, base, f.changes, f.detail, f.set);
+  for (const Fault& f : fault_table)
+    if (f.is_of(c, base)) add(out, base, {{f.axis, f.word}}, f.detail, f.set);
+  if (has_codes(c, base))
+    add(out, base, {{"code_storage", "values"}, {"scale_storage", "values"}},
+        "elements and scales as real numbers instead of codes",
+        [](Kernel& k) { k.codes_as_values = k.scales_as_values = true; });
   if (c.hadamard.size > 0) add_rotations(c, base, out);
   if (base.a.draws_random_bits()) add_draws(c, base, out);
   // GEMM kernels write D, and dequantisers their values, in the type of the model.

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "src/backends/backends.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::golden {
 namespace {
@@ -24,18 +24,20 @@ float search_value(uint64_t i, int64_t k, int spread) {
   return (w & 16) != 0 ? -v : v;
 }
 
-struct WitnessProducts {
-  std::vector<float> a, b;  // [rows, k]
-};
-
-float one_product(const QuantSpec& s, const Accumulator& row, const float* a, const float* b, int64_t k) {
+// Of operands [side, k].
+std::vector<float> products(const QuantSpec& s, const Accumulator& row, const float* a, const float* b, int64_t k,
+                            int64_t side) {
   Quantized qa, qb;
   const RandomPlace place = {};
-  reference_backend().quantize({.x = view_of(a, 1, k), .spec = s, .place = place}, qa);
-  reference_backend().quantize({.x = view_of(b, 1, k), .spec = s, .place = place.second_operand()}, qb);
-  float c = 0;
-  reference_backend().gemm(qa, qb, {row, 1.0f, 1}, &c, 1);
+  reference_backend().quantize({.x = view_of(a, side, k), .spec = s, .place = place}, qa);
+  reference_backend().quantize({.x = view_of(b, side, k), .spec = s, .place = place.second_operand()}, qb);
+  std::vector<float> c(static_cast<size_t>(side * side));
+  reference_backend().gemm(qa, qb, {row, 1.0f, 1}, c.data(), side);
   return c;
+}
+
+float one_product(const QuantSpec& s, const Accumulator& row, const float* a, const float* b, int64_t k) {
+  return products(s, row, a, b, k, 1)[0];
 }
 
 // Sets elements to zero while the two models still differ: what remains is what matters.
@@ -66,22 +68,18 @@ void search_accumulators(const WitnessRequest& r, const Accumulator& ma, const A
     out.longest = k;
     for (int64_t batch = 0; batch * side * side < r.tries; ++batch) {
       const int spread = 2 + 6 * static_cast<int>(batch % 6);
-      WitnessProducts p;
-      for (std::vector<float>* v : {&p.a, &p.b}) {
+      std::vector<float> a, b;
+      for (std::vector<float>* v : {&a, &b}) {
         for (int64_t i = 0; i < side * k; ++i) v->push_back(search_value(next++, i % k, spread));
       }
-      Quantized a, b;
-      const RandomPlace place = {};
-      reference_backend().quantize({.x = view_of(p.a.data(), side, k), .spec = s, .place = place}, a);
-      reference_backend().quantize({.x = view_of(p.b.data(), side, k), .spec = s, .place = place.second_operand()}, b);
-      float ca[side * side], cb[side * side];
-      reference_backend().gemm(a, b, {ma, 1.0f, 1}, ca, side);
-      reference_backend().gemm(a, b, {mb, 1.0f, 1}, cb, side);
+      const std::vector<float> by_a = products(s, ma, a.data(), b.data(), k, side),
+                               by_b = products(s, mb, a.data(), b.data(), k, side);
       out.tried += side * side;
       for (int64_t i = 0; i < side * side; ++i) {
-        if (bits_of(ca[i]) == bits_of(cb[i]) || static_cast<int>(out.witnesses.size()) >= r.count) continue;
-        const float* row_a = p.a.data() + i / side * k;
-        const float* row_b = p.b.data() + i % side * k;
+        const auto at = static_cast<size_t>(i);
+        if (bits_of(by_a[at]) == bits_of(by_b[at]) || static_cast<int>(out.witnesses.size()) >= r.count) continue;
+        const float* row_a = a.data() + i / side * k;
+        const float* row_b = b.data() + i % side * k;
         Witness w = {{row_a, row_a + k}, {row_b, row_b + k}, "", ""};
         const float alone_a = one_product(s, ma, row_a, row_b, k);  // tensor scales of one row may hide the difference
         const float alone_b = one_product(s, mb, row_a, row_b, k);
@@ -152,10 +150,9 @@ bool names_accumulator(const std::string& word) {
 // Error where a word is no model, or where the two are not of one kind.
 void check_models(const WitnessRequest& r) {
   std::vector<std::string> accepted;
-  for (const AccumulatorInfo& row : accumulator_table) accepted.emplace_back(row.name);
-  for (const Preset& p : preset_table) accepted.emplace_back(p.name);
-  for (const auto& row : scale_rule_table) accepted.emplace_back(row.name);
-  for (const auto& row : rounding_table) accepted.emplace_back(row.name);
+  for (const auto& more :
+       {names_of(accumulator_table), names_of(preset_table), names_of(scale_rule_table), names_of(rounding_table)})
+    accepted.insert(accepted.end(), more.begin(), more.end());
   for (const std::string& model : {r.model_a, r.model_b})
     if (!names_accumulator(model) && as_policy(model, r.words).empty()) throw unknown_word("witness", model, accepted);
   if (names_accumulator(r.model_a) && names_accumulator(r.model_b)) return;

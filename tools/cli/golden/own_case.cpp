@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "src/arith/spec_text.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::tools {
 namespace {
@@ -32,10 +32,7 @@ void add_own_case_options(CLI::App& app, OwnCase& own) {
 }
 
 golden::RealType input_type(const std::string& command, const std::string& word) {
-  if (const auto* row = find_row(golden::real_type_table, word)) return row->id;
-  std::vector<std::string> names;
-  for (const auto& row : golden::real_type_table) names.emplace_back(row.name);
-  throw unknown_word(command + " --input-type", word, names);
+  return named_row(command + " --input-type", word, golden::real_type_table).id;
 }
 
 namespace {
@@ -57,8 +54,7 @@ golden::Case own_case(const std::string& command, const OwnCase& o) {
   if (from_file && !std::filesystem::exists(o.input)) {
     if (o.input.find_first_of("./") != std::string::npos)  // no kind of numbers looks so
       throw Error(command + " --input " + o.input + ": cannot be read: there is no such file");
-    std::vector<std::string> kinds;
-    for (const golden::InputKindInfo& kind : golden::input_kind_table) kinds.emplace_back(kind.name);
+    std::vector<std::string> kinds = names_of(golden::input_kind_table);
     kinds.emplace_back("a file");
     throw unknown_word(command + " --input", o.input, kinds);
   }
@@ -99,9 +95,8 @@ golden::Case own_case(const std::string& command, const OwnCase& o) {
   for (const std::string& name : o.accumulators) accumulator_from(name, command + " --accumulators");
   if (!o.accumulators.empty()) c.accumulators = o.accumulators;
   c.input_type = input_type(command, o.type);
-  const auto* sparsity = find_row(sparsity_table, o.sparse);
-  if (sparsity == nullptr) throw unknown_word(command + " --sparse", o.sparse, {"none", "2:4", "4:8"});
-  if (sparsity->id != Sparsity::none) golden::make_sparse(c, sparsity->id);
+  const Sparsity sparsity = named_row(command + " --sparse", o.sparse, sparsity_table).id;
+  if (sparsity != Sparsity::none) golden::make_sparse(c, sparsity);
   return c;
 }
 

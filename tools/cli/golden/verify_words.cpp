@@ -1,7 +1,7 @@
 #include "tools/cli/golden/verify_words.h"
 
 #include "src/files/tensor_reader.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "tools/cli/options.h"
 #include "tools/cli/tensor/random_words_file.h"
 
@@ -18,16 +18,8 @@ std::vector<float> load_term(const std::string& path) {
 golden::CaseEpilogue epilogue_of(const VerifyWords& words) {
   golden::CaseEpilogue e;
   e.how = {words.alpha, words.beta, !words.bias.empty()};
-  const auto* type = find_row(golden::real_type_table, words.output);
-  if (type == nullptr) throw unknown_word("verify --output-type", words.output, {"fp32", "bf16", "fp16"});
-  e.output = type->id;
-  const auto* activation = find_row(golden::activation_table, words.activation);
-  if (activation == nullptr) {
-    std::vector<std::string> names;
-    for (const auto& row : golden::activation_table) names.emplace_back(row.name);
-    throw unknown_word("verify --activation", words.activation, names);
-  }
-  e.activation = activation->id;
+  e.output = named_row("verify --output-type", words.output, golden::real_type_table).id;
+  e.activation = named_row("verify --activation", words.activation, golden::activation_table).id;
   if (words.beta != 0 && words.c.empty())
     throw Error("verify: --beta needs --c FILE, the matrix that it is the factor of");
   e.c = load_term(words.c);
