@@ -2,6 +2,7 @@
 // hashes.
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "fp4/arithmetic.h"
@@ -34,6 +35,12 @@ TEST_CASE("a dump is judged beside its input and a spec, without a bundle", "[cl
   out_of("quantize " + x + " --spec vllm_nvfp4 --out " + at + "right", 0);
   CHECK_THAT(out_of("verify --input " + x + " --spec vllm_nvfp4 --candidate " + at + "right", 0),
              Catch::Contains("equal in 1 of 1 cases; stages scales tensor_scale codes dequantized"));
+  const auto& bytes = fp4::load_raw(x).bytes;  // the same without a header; the dump's files have theirs
+  std::ofstream(at + "x.bin", std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  const std::string raw = "verify --input " + at + "x.bin --spec vllm_nvfp4 --candidate " + at + "right";
+  CHECK_THAT(out_of(raw + " --dtype f32 --shape 16x64", 0), Catch::Contains("equal in 1 of 1 cases"));
+  CHECK_THAT(out_of(raw + " --dtype f31 --shape 16x64", 2), Catch::Contains("unknown") && Catch::Contains("f32"));
   out_of("quantize " + x + " --spec vllm_nvfp4,scale_rounding=stochastic --seed 5 --out " + at + "drawn", 0);
   const Json drawn =
       Json::parse(out_of("verify --input " + x + " --spec vllm_nvfp4 --seed 5 --json --candidate " + at + "drawn", 1));

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "src/text/error.h"
 #include "tools/cli/golden/own_case.h"
@@ -49,7 +50,11 @@ void run_verify(const CLI::App& app, VerifyOptions& o, Invocation& invocation) {
     return;
   }
   if (o.job.candidate.empty()) throw Error("verify: --candidate PATH is required, or --probe FILE alone");
-  o.job.dump.open = o.input.open_options();
+  // --dtype and --shape are an --input's without a header; else the dump's, whose sizes say what they are where they
+  // fit.
+  const std::string ending = std::filesystem::path(o.own.input).extension().string();
+  const bool is_raw = !ending.starts_with(".npy") && !ending.starts_with(".npz") && !ending.starts_with(".safetensors");
+  (!o.own.input.empty() && is_raw ? o.own.open : o.job.dump.open) = o.input.open_options();
   golden::Bundle bundle = bundle_of(o);
   say(o.words, o.job, bundle);
   o.job.backend = o.backend.backend;
