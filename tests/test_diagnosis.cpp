@@ -252,6 +252,37 @@ TEST_CASE("a large dump has the causes of a small one", "[quick]") {
   CHECK_FALSE(bench.diagnose_dump(odd).explains_all);
 }
 
+TEST_CASE("a large dump of the transposed operand, or in other orders, is named", "[quick]") {
+  constexpr size_t side = 256;
+  Bench bench(quantize_case("nvfp4", InputKind::gaussian, side, side));
+  const auto turned = [](const std::vector<float>& x) {
+    std::vector<float> out(x.size());
+    for (size_t i = 0; i < x.size(); ++i) out[i % side * side + i / side] = x[i];
+    return out;
+  };
+  Case other = bench.bundle.cases[0];
+  other.given_a = turned(Bench::floats(find(bench.arrays, "input")));
+  auto of_turned = make_arrays(other, "reference", 1);
+  expect(bench.diagnose_dump(Bench::pick(of_turned, {"codes", "scales"})), "operand=transposed");
+  expect(bench.diagnose_dump(Bench::pick(of_turned, {"dequantized"})), "operand=transposed");
+  Array& decoded = find(of_turned, "dequantized");
+  decoded.bytes = bytes_of(turned(Bench::floats(decoded)));
+  expect(bench.diagnose_dump({decoded}), "block_axis=0");
+  const auto moved = [](std::vector<Array> dump, std::vector<Array>& from) {
+    find(dump, "codes").bytes = find(from, "codes_high_first").bytes;
+    Array& scales = find(dump, "scales");
+    scales.bytes = find(from, "scales_128x4").bytes, scales.shape = {scales.bytes.size()};
+    return dump;
+  };
+  const Diagnosis order = bench.diagnose_dump(moved(bench.correct({"codes", "scales"}), bench.arrays));
+  expect(order, "nibble_order=high_first and scale_layout=128x4");
+  CHECK(order.is_order);
+  auto up = bench.dump_of("nvfp4,scale_rounding=toward_positive", {"codes", "scales", "codes_high_first"});
+  find(up, "codes").bytes = find(up, "codes_high_first").bytes;
+  expect(bench.diagnose_dump(Bench::pick(up, {"codes", "scales"})),
+         "nibble_order=high_first and scale_rounding=toward_positive");
+}
+
 TEST_CASE("a cause that adds differences, or touches nothing that was dumped, is none", "[quick]") {
   Bench bench(quantize_case("mxfp4", InputKind::boundary, 48, 128));
   // One code in 200 is off: a rule that moves half of the scales names some of them by chance.

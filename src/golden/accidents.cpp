@@ -8,7 +8,6 @@
 #include <set>
 
 #include "src/files/large_pages.h"
-#include "src/golden/line_moves.h"
 
 namespace fp4::golden {
 

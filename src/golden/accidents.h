@@ -15,6 +15,15 @@ namespace fp4::golden {
 // for each array that differs, or none.
 std::optional<Cause> array_accident(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
 
+// Lines (rows, columns) or tiles of an array that hold the right answer of another place.
+struct LineMove {
+  std::string word;  // "rows_moved", "columns_moved", "tiles_moved"
+  std::string says;  // "rows 96 to 127 are rows 0 to 31 of the answer"
+};
+
+// Nothing where few lines of few bits may be alike by chance.
+std::optional<LineMove> line_move(const Evidence& e);
+
 // Numbers that are the right ones times one factor: its name where the tensor scales or a power of two give it.
 std::optional<Cause> factor_accident(const Case& c, const std::vector<Evidence>& evidence, const Simulator& simulator);
 

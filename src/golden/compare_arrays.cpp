@@ -161,12 +161,11 @@ Evidence evidence_of(const Case& c, const CandidateArray& a, const Array& golden
   e.zero = gives_floats         ? float_sign_bit
            : a.stage == "codes" ? format_of(quant_spec_from_words(c.words).element).sign_code()
                                 : 0;
-  if (e.got.size() != e.expected.size()) return e;
   e.rows = golden.shape.size() == 2 ? static_cast<int64_t>(golden.shape[0]) : 1;
+  if (e.got.size() != e.expected.size()) return e;
   e.homes = homes_of(c, a.golden);
   if (e.homes.at.size() != e.got.size()) e.homes = {};
-  const bool is_moved = !e.homes.at.empty();
-  if (is_moved) {
+  if (!e.homes.at.empty()) {
     e.expected = Words(e.homes.plain(e.expected)), e.got = Words(e.homes.plain(e.got));
     e.rows = static_cast<int64_t>(e.got.size()) / e.homes.cols;
   }
@@ -174,8 +173,7 @@ Evidence evidence_of(const Case& c, const CandidateArray& a, const Array& golden
   if (e.may_be_any) {
     Elements expected = e.expected.all();
     for (size_t i = 0; i < unjudged.size(); ++i)
-      if (const int64_t home = is_moved ? e.homes.at[i] : static_cast<int64_t>(i); unjudged[i] && home >= 0)
-        expected[static_cast<size_t>(home)] = any_element;
+      if (unjudged[i]) expected[i] = any_element;
     e.expected = Words(std::move(expected));
   }
   e.cols = static_cast<int64_t>(e.got.size()) / std::max<int64_t>(e.rows, 1);
@@ -201,13 +199,12 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
   const int64_t rows = name.is_transposed ? c.cols : c.rows, cols = name.is_transposed ? c.rows : c.cols;
   const BlockGeometry g = geometry_of(spec, rows, hadamard_padded(c.hadamard, cols));
   const int64_t width = has_fp4_codes(c) ? (g.padded_cols + 1) / 2 * 2 : g.padded_cols;
-  Elements in_block(static_cast<size_t>(rows * width), 0);
+  std::vector<bool> in_block(static_cast<size_t>(rows * width), false);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t k = 0; k < g.padded_cols; ++k)
       in_block[static_cast<size_t>(r * width + k)] =
-          is_nan_at(static_cast<size_t>(r / g.block_rows * g.scale_cols + k / g.block_cols)) ? 1 : 0;
-  in_block = in_code_layout(in_block, name.code_layout, rows, 0);
-  return {in_block.begin(), in_block.end()};
+          is_nan_at(static_cast<size_t>(r / g.block_rows * g.scale_cols + k / g.block_cols));
+  return in_block;
 }
 
 void add_payloads(const Bundle& bundle, const Case& c, Comparison& comparison) {

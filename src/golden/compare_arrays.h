@@ -57,6 +57,10 @@ struct Evidence {
   Marks wrong{};
   uint64_t differences = 0;
 
+  // Of a sample: where it begins in the whole.
+  const Evidence* whole = nullptr;
+  int64_t top = 0, left = 0;
+
   bool is_float() const { return zero == float_sign_bit; }
   bool is_matrix() const { return cols > 0; }
   bool differs(size_t i) const { return wrong.at[i] != 0; }
@@ -64,8 +68,9 @@ struct Evidence {
   // Row r of both; what may be anything is alike.
   void copy_row(int64_t r, Elements& x, Elements& y) const;
 };
-// `unjudged` marks elements that are not looked at; empty: none. It looks at both arrays where they are. Arrays of
-// another kind than the golden one have no elements, but for codes that are dumped as the numbers they stand for.
+// `unjudged` marks elements, row by row, that are not looked at; empty: none. It looks at both arrays where they are.
+// Arrays of another kind than the golden one have no elements, but for codes that are dumped as the numbers they stand
+// for.
 Evidence evidence_of(const Case& c, const CandidateArray& candidate, const Array& golden,
                      const std::vector<bool>& unjudged = {});
 
@@ -82,7 +87,7 @@ Comparison compare(const Case& c, const CandidateArray& candidate, const Array& 
 // nothing for products, rotations, transposes, spec words that store inverses, and tensor scales of several factors.
 void add_payloads(const Bundle& bundle, const Case& c, Comparison& comparison);
 
-// The elements of an array of codes that lie in blocks whose golden scale is NaN; empty where none does.
+// The elements of an array of codes, row by row, that lie in blocks whose golden scale is NaN; empty where none does.
 std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const std::string& array);
 
 // Elements of a candidate that is compared with `expected` elements: FP4 codes count one by one whether two or one of

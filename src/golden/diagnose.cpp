@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <list>
 #include <optional>
 
 #include "src/golden/accidents.h"
@@ -46,6 +47,19 @@ std::string joined(const std::string& a, const std::string& b) { return a.empty(
 // Whether `more` begins with an axis that is changed already.
 bool shares_axis(const Changes& changes, const Changes& more) { return changes_axis(changes, more.front().axis); }
 
+// A part of the case that is looked at first.
+struct Part {
+  Part(const Case& c, const CaseInputs& in, const std::string& backend, Sample of)
+      : sample(std::move(of)),
+        simulator(sample.cut == Cut::corner ? Simulator(c, in, backend, sample.corner)
+                                            : Simulator(sample.c, sample.in, backend, 1, sample.band)) {}
+  Part(const Part&) = delete;  // the simulator looks at the sample
+  Part& operator=(const Part&) = delete;
+
+  Sample sample;
+  Simulator simulator;
+};
+
 class Search {
  public:
   Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<Evidence>& evidence,
@@ -60,6 +74,7 @@ class Search {
         seconds_(seconds) {
     for (const Evidence& e : evidence)
       before_ += e.is_matrix() ? e.differences : std::max({e.got.size(), e.expected.size(), size_t{1}});
+    for (Sample& s : windows_of(c, in, evidence)) parts_.emplace_back(c, in, backend, std::move(s));
   }
 
   // Of outputs and of decoded values alone: operands that were read wrongly, parts and factors that are missing.
@@ -68,12 +83,12 @@ class Search {
     if (!c_.is_gemm && (!dumps("dequantized") || dumps("codes") || dumps("scales"))) return found;
     misreads_[0] = misreads(simulator_.operand(base_, false));
     if (c_.is_gemm) misreads_[1] = misreads(simulator_.operand(base_, true));
-    take_sample(corner_of(c_, evidence_));
+    if (auto corner = corner_of(c_, evidence_)) parts_.emplace_back(c_, in_, backend_, std::move(*corner));
     for (const NamedKernel& n : accidents(c_, base_, misreads_[0], misreads_[1])) {
       const size_t known = found.size();
       try_one(n, found);
-      if (found.size() > known || !of_sample_ || !c_.is_gemm) continue;
-      if (score(*of_sample_, n.kernel, sample_->evidence).explains()) try_in_part(n, found);
+      if (found.size() > known || parts_.empty() || !c_.is_gemm) continue;
+      if (score(parts_.back().simulator, n.kernel, parts_.back().sample.evidence).explains()) try_in_part(n, found);
     }
     return found;
   }
@@ -107,9 +122,11 @@ class Search {
   // asked for, up to three changes at once.
   std::vector<Cause> explanations(bool one_alone) {
     std::vector<Cause> found;
-    if (!c_.is_gemm) take_sample(band_of(c_, in_, evidence_));
     std::vector<NamedKernel> single = changes(c_, base_);
-    std::stable_partition(single.begin(), single.end(), [this](const NamedKernel& n) { return is_cheap(n.kernel); });
+    if (c_.is_gemm)  // those of the same operands first
+      std::stable_partition(single.begin(), single.end(), [this](const NamedKernel& n) {
+        return canonical(n.kernel.a) == canonical(base_.a) && !n.kernel.output_transposed;
+      });
     stages_.emplace_back("one change");
     for (const NamedKernel& n : single) try_one(n, found);
     if (!found.empty()) return found;
@@ -119,7 +136,10 @@ class Search {
     };
     if (next("signs of zeros")) add_zero_signs(found);
     if (next("other draws")) add_draw_causes(c_, in_, evidence_, backend_, before_, found);
-    if (next("epilogues")) add_epilogue_causes(c_, simulator_, evidence_, before_, found);
+    const Part* const corner = parts_.empty() ? nullptr : &parts_.back();
+    if (next("epilogues"))
+      add_epilogue_causes(c_, simulator_, evidence_, corner != nullptr ? &corner->sample : nullptr,
+                          corner != nullptr ? &corner->simulator : nullptr, before_, found);
     if (next("presets")) try_presets(found);
     if (!one_alone && next("two changes")) try_more(2, found);
     if (!one_alone && next("three")) try_more(3, found);
@@ -131,8 +151,9 @@ class Search {
     std::vector<Cause> out;
     size_t looked_at = 0;
     for (const Suspect& s : suspects_) {
-      const bool is_part = s.score.seen < before_;  // of the differences
-      if (is_part && ++looked_at > 2 * width) break;
+      const bool is_part = s.score.seen < before_;                    // of the differences
+      if (is_part && 4 * s.score.after > 3 * s.score.seen) continue;  // no better there than the golden itself
+      if (is_part && ++looked_at > (is_large() ? 2 : 2 * width)) break;
       const Score whole = is_part ? score(simulator_, s.named.kernel, evidence_) : s.score;
       if (4 * whole.after > 3 * before_) continue;  // the golden itself leaves all of `before`
       out.push_back({s.named.changes, s.named.detail, before_, whole.after, whole.f1()});
@@ -144,15 +165,6 @@ class Search {
 
  private:
   static constexpr size_t width = 6;  // suspects that are looked at again with one more change
-
-  void take_sample(std::optional<Sample> sample) {
-    of_sample_.reset();
-    sample_ = std::move(sample);
-    if (sample_ && !sample_->corner.rows.empty())
-      of_sample_.emplace(c_, in_, backend_, sample_->corner);
-    else if (sample_)
-      of_sample_.emplace(sample_->c, sample_->in, backend_, 1, sample_->band);
-  }
 
   // Whether the dump has arrays of a stage.
   bool dumps(const char* stage) const {
@@ -172,33 +184,44 @@ class Search {
     return {first.changes + second.changes, joined(first.detail, second.detail), second.kernel};
   }
 
+  bool is_large() const { return c_.rows * std::max(c_.cols, c_.rows_b) > int64_t{1} << 22; }
   double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
   bool is_late() const { return elapsed() > seconds_; }
 
-  // Whether some rows, or outputs, can tell; of a product without them, whether its operands stay as they are.
-  bool is_cheap(const Kernel& k) const {
-    return c_.is_gemm ? canonical(k.a) == canonical(base_.a) && !k.output_transposed : works_by_rows(k);
-  }
-
-  bool sample_tells(const Kernel& k) const {
-    if (!sample_) return false;
-    if (sample_->corner.rows.empty()) return works_by_rows(k);
-    return c_.is_gemm ? !k.output_transposed : k.misread[0] != nullptr;
-  }
-
-  // Of some rows or elements, where they tell that the kernel is not the one.
+  // Of a part of the case, where it tells that the kernel is not the one; else of the whole.
   Score score_of(const Kernel& k) const {
-    std::optional<Score> some;
-    if (sample_tells(k)) some = score(*of_sample_, k, sample_->evidence);
-    if (static_cast<const Computation&>(k) == static_cast<const Computation&>(base_) && !k.other_operand)
-      some = order_score(c_, k, evidence_);
-    return some && !some->explains_but_zeros() ? *some : score(simulator_, k, evidence_);
+    bool is_told = false;
+    for (const Part& p : parts_) {
+      Kernel there = k;
+      if (!p.sample.tells(there)) continue;
+      is_told = true;
+      if (const Score s = score(p.simulator, there, p.sample.evidence); !s.explains_but_zeros()) return s;
+    }
+    if (!is_told && !parts_.empty() && has_other_scales(k)) return {.after = 1, .after_zeros = 1};
+    return score(simulator_, k, evidence_);
+  }
+
+  // Whether the dump's scales are not as many as a kernel's in plain order, or not the one that it repeats.
+  bool has_other_scales(const Kernel& k) const {
+    const bool is_one = k.repeats_scales && k.a.block.kind == BlockKind::tensor;
+    if (c_.is_gemm || k.scales_in || (k.repeats_scales && !is_one) || !k.a.has_scale()) return false;
+    return std::any_of(evidence_.begin(), evidence_.end(), [&](const Evidence& e) {
+      if (is_one) return e.stage == "scales" && e.is_matrix() && e.got[0] != e.got[e.got.size() / 2];
+      const bool turns = (parse_array_name(e.array).is_transposed != k.other_operand) != k.swap_operand_axis;
+      const int64_t cols = hadamard_padded(c_.hadamard, turns ? c_.rows : c_.cols);
+      const BlockGeometry g = geometry_of(k.a, turns ? c_.cols : c_.rows, cols);
+      return e.stage == "scales" && e.is_matrix() &&
+             g.scale_rows * g.scale_cols != static_cast<int64_t>(e.expected.size());
+    });
   }
 
   // Whether a change beside others is worth a look at the whole dump: one of orders or of other blocks leaves few
   // elements in place.
   bool may_add(const Kernel& k) const {
-    if (!sample_ || works_by_rows(k)) return true;
+    Kernel same = k;
+    if (parts_.empty() ||
+        std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.sample.tells(same); }))
+      return true;
     return std::any_of(evidence_.begin(), evidence_.end(), [](const Evidence& e) {
       return e.array != "dequantized" && 5 * e.differences > 2 * e.got.size() && e.got.size() > 1;
     });
@@ -206,7 +229,7 @@ class Search {
 
   // Keeps the kernel as a cause if it explains all, as a suspect if it explains something.
   Score try_one(const NamedKernel& n, std::vector<Cause>& found, int parts = 1) {
-    if (is_late()) return {.after = 1};
+    if (is_late() || (n.kernel.repeats_scales && !dumps("scales"))) return {.after = 1};
     const Score s = score_of(n.kernel);
     ++kernels_;
     if (tried_) tried_(kernels_);
@@ -237,20 +260,31 @@ class Search {
     Case replay = c_;
     replay.words = replay_words(c_.words, base_.a, n.kernel.a);
     replay.words_b = replay_words(c_.words_b.empty() ? c_.words : c_.words_b, base_.b, n.kernel.b);
-    const Simulator anew(replay, in_, "reference", 1);
-    Kernel by_words = anew.base();
-    by_words.codes_in = n.kernel.codes_in;
-    by_words.scales_in = n.kernel.scales_in;
-    by_words.other_operand = n.kernel.other_operand;
-    const bool is_said = static_cast<const Computation&>(by_words) == static_cast<const Computation&>(n.kernel);
-    if (is_said && !score(anew, by_words, evidence_).explains()) return;
+    Kernel by_words = n.kernel;
+    static_cast<Computation&>(by_words) = Simulator::base_of(replay);
+    const bool is_said = static_cast<const Computation&>(by_words) == n.kernel;
+    const bool is_base = static_cast<const Computation&>(by_words) == base_ && !by_words.other_operand;
+    if (is_said && !is_base && !is_confirmed(by_words)) return;
     found.push_back({n.changes, n.detail, before_, 0, 1.0, is_said ? replay.words : ""});
+  }
+
+  // By the reference: of a large case in the parts that tell.
+  bool is_confirmed(const Kernel& k) const {
+    bool is_told = false;
+    for (const Part& p : parts_) {
+      Kernel there = k;
+      if (!p.sample.tells(there)) continue;
+      is_told = true;
+      const Part anew(c_, in_, "reference", p.sample);
+      if (!score(anew.simulator, there, anew.sample.evidence).explains()) return false;
+    }
+    return (is_told && is_large()) || score(Simulator(c_, in_, "reference", 1), k, evidence_).explains();
   }
 
   // Kernels that are right but for signs of zeros: with a word of negative_zero, or as a cause without a name.
   void add_zero_signs(std::vector<Cause>& found) {
     std::vector<NamedKernel> right = but_zeros_;
-    if (score(simulator_, base_, evidence_).explains_but_zeros()) right.insert(right.begin(), {{}, "", base_});
+    if (score_of(base_).explains_but_zeros()) right.insert(right.begin(), {{}, "", base_});
     for (const NamedKernel& n : right)
       for (const NamedKernel& zero : zero_signs(n.kernel)) try_one(both(n, zero), found, 2);
     for (const NamedKernel& n : right)
@@ -313,8 +347,7 @@ class Search {
   std::vector<std::string> stages_ = {"orders"};
   size_t kernels_ = 0;
   uint64_t before_ = 0;
-  std::optional<Sample> sample_;
-  std::optional<Simulator> of_sample_;
+  std::list<Part> parts_;
   std::vector<Suspect> suspects_;
   std::vector<NamedKernel> but_zeros_;
 };

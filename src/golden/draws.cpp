@@ -75,22 +75,24 @@ struct DrawBound {
   uint64_t up = 0;
 };
 
-// Of every element, row by row; empty where one is no neighbour of its payload, or the factor of a block is not at
-// hand.
-std::vector<DrawBound> draw_bounds(const Case& c, const CaseInputs& in, const Elements& codes) {
+// Of every element, row by row, of a large case in its first rows; empty where one is no neighbour of its payload, or
+// the factor of a block is not at hand.
+std::vector<DrawBound> draw_bounds(const Case& c, const CaseInputs& in, const Elements& codes,
+                                   const std::string& backend) {
   const QuantSpec spec = quant_spec_from_words(c.words);
   const Quantizer q = resolve(spec);
   if (c.is_gemm || !is_stochastic(spec.rounding) || c.hadamard.size > 0 || q.element.has_micro() || q.has_choice() ||
       is_real(spec.scale) || spec.tensor_scale_cols(c.cols) > 0)
     return {};
   Quantized any;
-  reference_backend().quantize({.x = view_of(in.a.data(), c.rows, c.cols), .spec = spec, .place = c.place}, any);
+  Dispatcher(backend).quantize({.x = view_of(in.a.data(), c.rows, c.cols), .spec = spec, .place = c.place}, any);
   const TensorFactor t =
       spec.has_tensor_scale() ? tensor_factor(q, any.amax, decode(q.element, q.element.largest_code)) : TensorFactor{};
   const int64_t width = any.is_packed() ? 2 * any.code_row_bytes() : any.geometry.padded_cols;
   if (static_cast<int64_t>(codes.size()) != c.rows * width) return {};
-  std::vector<DrawBound> out(static_cast<size_t>(c.rows * c.cols));
-  for (int64_t r = 0; r < c.rows; ++r) {
+  const int64_t rows = smaller(c.rows, larger<int64_t>(1, (int64_t{1} << 20) / c.cols));
+  std::vector<DrawBound> out(static_cast<size_t>(rows * c.cols));
+  for (int64_t r = 0; r < rows; ++r) {
     for (int64_t k = 0; k < c.cols; ++k) {
       const uint32_t scale = spec.has_scale() ? any.scales[static_cast<size_t>(any.scale_index(r, k))] : 0;
       if (spec.has_scale() && q.scale.is_nan_code(scale)) continue;
@@ -200,7 +202,7 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
   for (const Evidence& e : evidence) {
     if (e.array != "codes") continue;
     const Elements got = e.got.all();
-    if (const AxisRow<RandomStream>* fault = faulty_stream(c, draw_bounds(c, in, got))) {
+    if (const AxisRow<RandomStream>* fault = faulty_stream(c, draw_bounds(c, in, got, backend))) {
       causes.push_back(
           {{{"random_stream", fault->name}},
            fmt::format("other draws than the case's, and {}: no other rule lets elements share them", fault->doc),

@@ -1,10 +1,13 @@
 #include "src/golden/dump_evidence.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 namespace fp4::golden {
 namespace {
+
+constexpr int64_t wanted = int64_t{1} << 13;  // elements of a part
 
 bool is_same(uint32_t simulated, uint32_t got) { return (simulated == got) | (simulated == any_element); }
 
@@ -32,16 +35,18 @@ std::vector<Evidence> gather(const Bundle& bundle, const Case& c, const std::vec
 }
 
 std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence) {
-  constexpr size_t side = 24;
   const int64_t width = c.is_gemm ? c.rows_b : c.cols;
-  if (c.rows * width < 8 * static_cast<int64_t>(side * side)) return std::nullopt;
+  const auto side = static_cast<size_t>(c.is_gemm ? 24 : std::clamp<int64_t>(wanted / width, 2, 24));
+  if (c.rows * width < 8 * 24 * 24) return std::nullopt;
   std::vector<uint64_t> rows(static_cast<size_t>(c.rows)), cols(static_cast<size_t>(width));
   for (const Evidence& e : evidence) {
-    if (e.rows != c.rows || e.cols != width) return std::nullopt;
-    for (size_t r = 0, i = 0; r < rows.size(); ++r)
-      for (size_t k = 0; k < cols.size(); ++k, ++i) rows[r] += e.wrong.at[i], cols[k] += e.wrong.at[i];
+    if (!e.is_matrix() || e.rows != c.rows || e.cols != width) return std::nullopt;
+    for (size_t r = 0, i = 0; r < rows.size(); ++r, i += cols.size()) {
+      if (std::memchr(&e.wrong.at[i], 1, cols.size()) == nullptr) continue;
+      for (size_t k = 0; k < cols.size(); ++k) rows[r] += e.wrong.at[i + k], cols[k] += e.wrong.at[i + k];
+    }
   }
-  Sample s = {c, {}, {}, {most_of(rows, side), most_of(cols, c.is_gemm ? side : cols.size())}, {}};
+  Sample s = {Cut::corner, c, {}, {}, {most_of(rows, side), most_of(cols, c.is_gemm ? side : cols.size())}, {}};
   if (!c.is_gemm) std::sort(s.corner.cols.begin(), s.corner.cols.end());
   for (const Evidence& e : evidence) {
     Elements expected, got;
@@ -55,57 +60,128 @@ std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evid
   return s;
 }
 
-std::optional<Sample> band_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
-  constexpr int64_t wanted = int64_t{1} << 14, rows_of_a_square = 16;
+namespace {
+
+// A window of a matrix: of the tensor, or of an array whose elements stand for `high` x `wide` of the tensor's.
+struct Window {
+  int64_t top, left, high, wide;
+  Window of(const Evidence& e, const BlockGeometry& g, int64_t all_cols) const {
+    const int64_t down = e.stage == "scales" ? g.block_rows : 1, across = e.stage == "scales" ? g.block_cols : 1;
+    const int64_t t = top / down, l = left / across;
+    const bool is_last = left + wide >= all_cols;  // with what is padded
+    return {t, l, smaller(e.rows, (top + high + down - 1) / down) - t,
+            (is_last ? e.cols : smaller(e.cols, (left + wide + across - 1) / across)) - l};
+  }
+};
+
+// How much differs in each of the bands of `high` rows, or in the tiles of `wide` columns of one of them.
+uint64_t differences_in(const Evidence& e, const Window& w) {
+  uint64_t count = 0;
+  for (int64_t r = w.top; r < w.top + w.high; ++r) {
+    const auto at = e.wrong.at.begin() + r * e.cols + w.left;
+    count += static_cast<uint64_t>(std::count(at, at + w.wide, 1));
+  }
+  return count;
+}
+
+Evidence cut_out(const Evidence& e, const Window& w) {
+  Elements expected, got;
+  for (int64_t r = w.top; r < w.top + w.high; ++r) {
+    const auto first = static_cast<size_t>(r * e.cols + w.left), size = static_cast<size_t>(w.wide);
+    const Elements x = e.expected.some(first, size), y = e.got.some(first, size);
+    expected.insert(expected.end(), x.begin(), x.end()), got.insert(got.end(), y.begin(), y.end());
+  }
+  Evidence out = {e.array, e.stage, Words(std::move(expected)), Words(std::move(got)), e.type, e.zero};
+  out.rows = w.high, out.cols = w.wide, out.whole = &e, out.top = w.top, out.left = w.left;
+  return out;
+}
+
+// Whether blocks lie in rows of their own.
+bool has_row_blocks(const QuantSpec& s) {
+  return !s.has_scale() || s.block.kind == BlockKind::vector || s.block.kind == BlockKind::row;
+}
+
+// The amax of finite numbers; 0 where there is a NaN.
+float finite_amax(const std::vector<float>& all) {
+  uint32_t most = 0, finite = 0;
+  for (const float x : all) {
+    const uint32_t m = magnitude_bits(x);
+    most = std::max(most, m), finite = std::max(finite, m < float_infinity_bits ? m : 0);
+  }
+  return most > float_infinity_bits ? 0 : float_of(finite);
+}
+
+std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+                                float amax) {
+  constexpr int64_t side = 128;
   const QuantSpec spec = quant_spec_from_words(c.words);
-  const int64_t rows = smaller(c.rows, (wanted / c.cols + rows_of_a_square) / rows_of_a_square * rows_of_a_square);
-  const bool by_rows = !spec.has_scale() || spec.block.kind == BlockKind::vector || spec.block.kind == BlockKind::row;
-  if (c.hadamard.size > 0 || !by_rows || !c.random_words.empty() || c.rows * c.cols < 8 * wanted) return std::nullopt;
-  float amax = 0;
-  bool has_nan = false;
-  for (const float x : in.a) {
-    has_nan = has_nan || is_nan(x);
-    if (is_finite(x)) amax = larger(amax, magnitude(x));
-  }
-  if (has_nan || magnitude_bits(amax) < 0x00800000u) return std::nullopt;
-  std::vector<uint64_t> differences(static_cast<size_t>(c.rows / rows), 0);
-  std::vector<const Evidence*> seen;  // arrays of other orders are left to the look at the whole dump
+  const bool by_rows = cut == Cut::rows, is_turned = cut == Cut::turned_tile;
+  if (c.rows * c.cols < 8 * wanted || (by_rows && !has_row_blocks(spec)) || (is_turned && c.rows != c.cols))
+    return std::nullopt;
+  Sample s = {cut, c, {}, {0, amax}, {}, {}};
+  const BlockGeometry g = geometry_of(spec, c.rows, c.cols);
+  std::vector<const Evidence*> seen;  // arrays of other sizes and of the transposed operand are left to the whole look
+  const bool has_codes = std::any_of(evidence.begin(), evidence.end(),
+                                     [](const Evidence& e) { return e.stage == "codes" || e.stage == "scales"; });
   for (const Evidence& e : evidence) {
-    const bool is_tensor = e.array == "tensor_scale" && e.expected.size() == 1;
-    const bool lies_by_rows = e.array == "codes" || e.array == "scales" || e.array == "dequantized";
-    if (!is_tensor && !lies_by_rows) continue;
-    if (!e.is_matrix()) return std::nullopt;
-    seen.push_back(&e);
-    const auto size = static_cast<std::ptrdiff_t>(e.got.size()) / c.rows * rows;
-    for (size_t i = 0; !is_tensor && i < differences.size(); ++i) {
-      const auto at = e.wrong.at.begin() + static_cast<std::ptrdiff_t>(i) * size;
-      differences[i] += static_cast<uint64_t>(std::count(at, at + size, 1));
+    const bool is_transposed = parse_array_name(e.array).is_transposed, is_single = e.stage != "tensor_scale";
+    if (e.is_matrix() && !is_transposed && (is_single || e.expected.size() == 1) &&
+        (!is_turned || e.stage != "dequantized" || !has_codes))
+      seen.push_back(&e);
+  }
+  Window w = {0, 0, c.rows, c.cols};
+  const auto choose = [&](int64_t& first, int64_t& size, int64_t wish) {
+    const int64_t all = size, step = smaller(all, wish);
+    uint64_t most = 0;
+    int64_t best = 0;
+    for (first = 0, size = step; first < all; first += step) {
+      size = smaller(step, all - first);
+      uint64_t count = 0;
+      for (const Evidence* e : seen)
+        if (e->stage != "tensor_scale") count += differences_in(*e, w.of(*e, g, c.cols));
+      if (count > most) most = count, best = first;
     }
-  }
-  const auto most = std::max_element(differences.begin(), differences.end());
-  if (*most == 0) return std::nullopt;
-  const int64_t first = (most - differences.begin()) * rows;
-  const auto begin = in.a.begin() + first * c.cols;
-  Sample s = {c, {{begin, begin + rows * c.cols}, {}}, {first, amax}, {}, {}};
-  s.c.rows = rows;
-  for (const Evidence* e : seen) {
-    const auto width = static_cast<int64_t>(e->got.size()) / c.rows;
-    const auto cut = [&](const Words& all) {
-      return e->array == "tensor_scale"
-                 ? all
-                 : Words(all.some(static_cast<size_t>(first * width), static_cast<size_t>(rows * width)));
-    };
-    s.evidence.push_back({e->array, e->stage, cut(e->expected), cut(e->got), e->type, e->zero});
-  }
+    first = best, size = smaller(step, all - best);
+  };
+  choose(w.top, w.high, by_rows ? larger<int64_t>(1, wanted / c.cols) : side);
+  if (!by_rows) choose(w.left, w.wide, side);
+  s.c.rows = w.high, s.c.cols = w.wide, s.band.first_row = w.top;
+  for (int64_t r = w.top; r < w.top + w.high; ++r)
+    for (int64_t k = w.left; k < w.left + w.wide; ++k)
+      s.in.a.push_back(in.a[static_cast<size_t>(is_turned ? k * c.cols + r : r * c.cols + k)]);
+  for (const Evidence* e : seen)
+    s.evidence.push_back(cut_out(*e, e->stage == "tensor_scale" ? Window{0, 0, 1, 1} : w.of(*e, g, c.cols)));
   return s;
 }
 
-bool works_by_rows(const Kernel& k) {
-  const BlockShape& b = k.a.block;
-  const bool by_rows = !k.a.has_scale() || b.kind == BlockKind::vector || b.kind == BlockKind::row ||
-                       (b.kind == BlockKind::square && b.size <= 16);
-  return by_rows && !k.codes_in && !k.scales_in && !k.other_operand && !k.swap_operand_axis &&
-         k.misread[0] == nullptr && !(k.recodes() && k.a.draws_random_bits());
+}  // namespace
+
+std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
+  std::vector<Sample> out;
+  const QuantSpec spec = quant_spec_from_words(c.words);
+  if (c.is_gemm || c.hadamard.size > 0 || !c.random_words.empty() || spec.block.kind == BlockKind::tensor) return out;
+  const float amax = finite_amax(in.a);
+  if (magnitude_bits(amax) < 0x00800000u) return out;
+  for (const Cut cut : {Cut::rows, Cut::tile, Cut::turned_tile})
+    if (auto s = window_of(cut, c, in, evidence, amax)) out.push_back(std::move(*s));
+  return out;
+}
+
+bool Sample::tells(Kernel& k) const {
+  if (cut == Cut::corner && c.is_gemm) return !k.output_transposed || c.rows == c.rows_b;
+  if ((cut == Cut::corner) != (k.misread[0] != nullptr)) return false;
+  if (cut == Cut::corner) return true;
+  const bool has_values_alone = evidence.size() == 1 && evidence[0].stage == "dequantized";
+  const bool draws = k.a.draws_random_bits();
+  if (cut == Cut::rows)
+    return has_row_blocks(k.a) && !k.other_operand && !k.swap_operand_axis && !(k.recodes() && draws);
+  const bool in_tiles = !k.a.has_scale() || k.a.block.kind == BlockKind::vector || k.a.block.kind == BlockKind::square;
+  if (!in_tiles || draws || k.a.tensor_scale_cols(1) > 0) return false;
+  if (cut == Cut::tile) return !k.other_operand && (!k.swap_operand_axis || has_values_alone);
+  if (k.other_operand == k.swap_operand_axis || k.codes_in || k.scales_in || (k.swap_operand_axis && has_values_alone))
+    return false;
+  k.other_operand = k.swap_operand_axis = false;
+  return true;
 }
 
 namespace {
@@ -129,45 +205,61 @@ void count(Score& s, uint32_t zero, const Elements& now, const Elements& before,
 
 void count_all(Score& s, uint64_t elements) { s.after += elements, s.after_zeros += elements, s.seen += elements; }
 
-}  // namespace
-
-std::optional<Score> order_score(const Case& c, const Kernel& k, const std::vector<Evidence>& evidence) {
-  constexpr size_t some = size_t{1} << 12;
-  Score s;
-  bool is_any = false;
-  for (const Evidence& e : evidence) {
-    const bool of_codes = e.array == "codes", is_moved = of_codes ? k.codes_in.has_value() : k.scales_in.has_value();
-    if ((!of_codes && e.array != "scales") || e.expected.size() < 64 * some) continue;
-    const BlockGeometry g = geometry_of(k.a, c.rows, hadamard_padded(c.hadamard, c.cols));
-    const int64_t rows = of_codes ? c.rows : g.scale_rows, cols = static_cast<int64_t>(e.expected.size()) / rows;
-    const Placement at(of_codes ? row_of(code_layout_table, k.codes_in.value_or(CodeLayout::low_first)).placing
-                                : row_of(scale_layout_table, k.scales_in.value_or(ScaleLayout::linear)).placing,
-                       rows, cols);
-    is_any = true;
-    if ((is_moved ? at.size() : rows * cols) != static_cast<int64_t>(e.got.size())) {
-      count_all(s, some);
-      continue;
-    }
-    Elements now, before, got;
-    for (uint64_t draw = 1; now.size() < some; draw = draw * 6364136223846793005u + 1442695040888963407u) {
-      const auto i = static_cast<int64_t>((draw >> 16) % e.expected.size());
-      const auto home = static_cast<size_t>(is_moved ? at.at(i / cols, i % cols) : i);
-      now.push_back(e.expected[static_cast<size_t>(i)]), got.push_back(e.got[home]);
-      before.push_back(e.is_matrix() ? e.expected[home] : 0);
-    }
-    count(s, e.zero, now, before, got, some, e.is_matrix());
-  }
-  return is_any ? std::optional(s) : std::nullopt;
+// The order in which a kernel stored an array, where it is not that of the evidence.
+const Placing* order_of(const Kernel& k, const Evidence& e) {
+  const ArrayName name = parse_array_name(e.array);
+  const auto codes = k.codes_in.value_or(e.is_matrix() ? CodeLayout::low_first : name.code_layout);
+  const auto scales = k.scales_in.value_or(e.is_matrix() ? ScaleLayout::linear : name.scale_layout);
+  const bool is_moved = !(e.whole != nullptr ? e.whole : &e)->homes.at.empty();  // by the order of its name
+  if (e.stage == "codes" && (codes != CodeLayout::low_first || (k.codes_in && is_moved)))
+    return &row_of(code_layout_table, codes).placing;
+  if (e.stage == "scales" && (scales != ScaleLayout::linear || (k.scales_in && is_moved)))
+    return &row_of(scale_layout_table, scales).placing;
+  return nullptr;
 }
+
+// Elements [rows, ..] of a kernel that stores them in `order`, or those of a sample of it, beside the dump's.
+void count_in_order(Score& s, const Placing& order, const Evidence& e, const Words& made, int64_t rows) {
+  const Evidence& all = e.whole != nullptr ? *e.whole : e;
+  const int64_t cols = static_cast<int64_t>(made.size()) / larger<int64_t>(rows, 1);
+  const Placement at(order, e.whole != nullptr ? all.rows : rows, e.whole != nullptr ? all.cols : cols);
+  const bool is_moved = !all.homes.at.empty();  // the dump lies in an order of its own
+  if (at.size() != static_cast<int64_t>(is_moved ? all.homes.at.size() : all.got.size()))
+    return count_all(s, std::max(made.size(), size_t{1}));
+  const auto width = static_cast<size_t>(cols);
+  Elements now(width), before(width), got(width);
+  for (int64_t r = 0; r < rows; ++r) {
+    made.copy(static_cast<size_t>(r) * width, width, now.data());
+    for (size_t k = 0; k < width; ++k) {
+      const int64_t place = at.at(e.top + r, e.left + static_cast<int64_t>(k));
+      const int64_t home = is_moved ? all.homes.at[static_cast<size_t>(place)] : place;
+      if (home < 0) now[k] = any_element;
+      const auto i = static_cast<size_t>(larger<int64_t>(home, 0));
+      got[k] = all.got[i], before[k] = all.is_matrix() ? all.expected[i] : 0;
+    }
+    count(s, e.zero, now, before, got, width, all.is_matrix());
+  }
+}
+
+}  // namespace
 
 Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence) {
   Score s;
+  const bool is_order = static_cast<const Computation&>(kernel) == simulator.base() && !kernel.other_operand &&
+                        (kernel.codes_in || kernel.scales_in);
   for (const Evidence& e : evidence) {
-    Elements simulated = simulator.elements(kernel, e.array);
+    const Placing* const order = order_of(kernel, e);
+    const ArrayName name = parse_array_name(e.array);
+    const bool is_plain = name.code_layout == CodeLayout::low_first && name.scale_layout == ScaleLayout::linear;
+    int64_t rows = e.rows;
+    Elements simulated;
+    if (!is_order || (!is_plain && !e.is_matrix())) simulated = simulator.elements(kernel, e.array, &rows);
     round_words(e.type, simulated);
-    if (!simulated.empty() && e.homes.at.size() == simulated.size())
-      simulated = e.homes.plain(Words(std::move(simulated)));
     const Words there = simulated.empty() ? e.expected : Words(std::move(simulated));  // it may say nothing of an array
+    if (order != nullptr) {
+      count_in_order(s, *order, e, there, rows);
+      continue;
+    }
     if (there.size() != e.got.size()) {
       count_all(s, std::max({there.size(), e.got.size(), size_t{1}}));
       continue;

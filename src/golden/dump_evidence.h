@@ -21,26 +21,24 @@ struct Score {
   }
 };
 
-// Some rows of a case, or outputs, with what was dumped of them. A kernel explains the dump only if it explains these,
-// which is known in a thousandth of the time.
+// A part of a case, with what was dumped of it. A kernel explains the dump only if it explains the part, which is known
+// in a thousandth of the time: the rows, or the tile of 128 x 128, in which most differs, the same tile of the
+// transposed input, or the rows and, of a product, columns that differ most.
+enum class Cut : uint8_t { rows, tile, turned_tile, corner };
 struct Sample {
+  Cut cut;
   Case c;
   CaseInputs in;
   Band band;
   Corner corner;
-  std::vector<Evidence> evidence;
-};
-// The rows that differ most, of kernels that work row by row. Nothing where the case is small, or where no array that
-// differs has its rows one after the other.
-std::optional<Sample> band_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
-// The rows and, of a product, columns that differ most. Nothing where they are most of a small case.
-std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence);
-// Whether a kernel gives these rows as it gives them in the whole.
-bool works_by_rows(const Kernel& k);
+  std::vector<Evidence> evidence;  // of its own; each knows where it lies in the whole
 
-// Of some elements of large arrays in plain order, for a kernel that differs from the case in the orders of its codes
-// or scales alone; nothing of others.
-std::optional<Score> order_score(const Case& c, const Kernel& kernel, const std::vector<Evidence>& evidence);
+  // Whether the part decides about a kernel, which stays as it is but for `turned_tile`.
+  bool tells(Kernel& k) const;
+};
+// None where the case is small, or where its parts depend on each other.
+std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
+std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence);
 
 Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence);
 

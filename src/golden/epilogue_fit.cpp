@@ -67,21 +67,21 @@ struct Named {
 // One array of outputs [rows, cols] beside a product.
 class Fit {
  public:
-  Fit(const std::vector<float>& product, std::vector<float> got, const CaseEpilogue& given, size_t cols, RealType type,
-      Activation activation)
-      : product_(product), got_(std::move(got)), c_(given.c), cols_(cols), type_(type), activation_(activation) {}
+  Fit(const std::vector<float>& product, std::vector<float> got, const std::vector<float>& c, size_t cols,
+      RealType type, Activation activation)
+      : product_(product), got_(std::move(got)), c_(c), cols_(cols), type_(type), activation_(activation) {}
 
   // "alpha=0.37", "alpha=1, beta=0.5", "alpha=2, a bias a column"; no value where none fits.
   std::optional<Named> named() const {
     if (fits({1.0f, 0.0f, false}, {})) return Named{{}, "the product alone"};
-    for (const float alpha : simplest(ratio(product_)))
+    for (const float alpha : simplest(factor_of(product_)))
       if (alpha != 1.0f && fits({alpha, 0.0f, false}, {})) return Named{{"alpha"}, fmt::format("alpha={}", alpha)};
     if (bias_under(1.0f)) return Named{{"bias"}, "a bias a column"};
     if (!c_.empty()) {
-      for (const float beta : simplest(ratio_of_rest(1.0f)))
+      for (const float beta : simplest(factor_of(c_, 1.0f)))
         if (fits({1.0f, beta, false}, {})) return Named{{"beta"}, fmt::format("alpha=1, beta={}", beta)};
       for (const float alpha : simplest(slope_beside_c()))
-        for (const float beta : simplest(ratio_of_rest(alpha)))
+        for (const float beta : simplest(factor_of(c_, alpha)))
           if (fits({alpha, beta, false}, {})) return Named{{"beta"}, fmt::format("alpha={}, beta={}", alpha, beta)};
     }
     for (const float alpha : simplest(slope_of_columns()))
@@ -121,24 +121,14 @@ class Fit {
     return std::abs(static_cast<double>(product_[i])) + std::abs(static_cast<double>(got_[i]));
   }
 
-  // x with x * of[i] = got[i].
-  Interval ratio(const std::vector<float>& of) const {
+  // x with alpha*P + x*of = got.
+  Interval factor_of(const std::vector<float>& of, float alpha = 0.0f) const {
     Interval x;
     for (size_t i = 0; i < of.size(); ++i) {
       if (of[i] == 0.0f || !tells(i)) continue;
-      const Interval v = sum_at(i, std::abs(static_cast<double>(got_[i])));
-      x.meet(v.low / static_cast<double>(of[i]), v.high / static_cast<double>(of[i]));
-    }
-    return x;
-  }
-  // beta with alpha*P + beta*C = got.
-  Interval ratio_of_rest(float alpha) const {
-    Interval x;
-    for (size_t i = 0; i < c_.size(); ++i) {
-      if (c_[i] == 0.0f || !tells(i)) continue;
-      const Interval v = sum_at(i, size_at(i));
-      const double p = static_cast<double>(alpha) * static_cast<double>(product_[i]);
-      x.meet((v.low - p) / static_cast<double>(c_[i]), (v.high - p) / static_cast<double>(c_[i]));
+      const Interval v = sum_at(i, alpha == 0.0f ? std::abs(static_cast<double>(got_[i])) : size_at(i));
+      const double p = static_cast<double>(alpha) * static_cast<double>(product_[i]), by = static_cast<double>(of[i]);
+      x.meet((v.low - p) / by, (v.high - p) / by);
     }
     return x;
   }
@@ -215,56 +205,69 @@ std::vector<Activation> activations_of(const std::vector<Evidence>& evidence) {
   return out;
 }
 
+// What turns a kernel's product into every array that came, if one thing does.
+std::optional<Named> fit_of(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence,
+                            const std::vector<float>& c, size_t cols, RealType type, Activation activation) {
+  std::optional<Named> all;
+  for (const Evidence& e : evidence) {
+    std::vector<float> got;
+    for (const uint32_t w : e.got.all()) got.push_back(float_of(w));
+    const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
+    if (product.size() != got.size()) return std::nullopt;
+    const auto one = Fit(product, got, c, cols, type, activation).named();
+    if (!one || (all && all->detail != one->detail)) return std::nullopt;
+    all = one;
+  }
+  return all;
+}
+
+Cause cause_of(Named fit, const Case& c, RealType type, Activation activation, const std::string& adder,
+               uint64_t before) {
+  Changes changes;
+  for (const char* part : fit.epilogue) changes.push_back({"epilogue", part});
+  if (activation != Activation::none) {
+    changes.push_back({"epilogue", row_of(activation_table, activation).name});
+    fit.detail += std::string(", then ") + row_of(activation_table, activation).doc;
+  }
+  const bool has_epilogue = !changes.empty();
+  const char* const word = row_of(real_type_table, type).name;
+  if (type != RealType::fp32) changes.push_back({"output", word}), fit.detail += std::string(", rounded to ") + word;
+  if (!adder.empty()) changes.push_back({"accumulator", adder});
+  // That there is no epilogue is a cause where nothing else is, and a part of one where an epilogue was said.
+  if (!has_epilogue && (changes.empty() || c.epilogue.is_said())) changes.insert(changes.begin(), {"epilogue", "none"});
+  return {std::move(changes), fit.detail, before, 0, 1.0};
+}
+
 }  // namespace
 
 void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<Evidence>& evidence,
-                         uint64_t before, std::vector<Cause>& causes) {
+                         const Sample* corner, const Simulator* of_corner, uint64_t before,
+                         std::vector<Cause>& causes) {
   if (!c.is_gemm) return;
-  Kernel kernel = simulator.base();
+  std::vector<float> some_c;
+  for (const int64_t i : corner != nullptr && !c.epilogue.c.empty() ? corner->corner.rows : std::vector<int64_t>{})
+    for (const int64_t j : corner->corner.cols) some_c.push_back(c.epilogue.c[static_cast<size_t>(i * c.rows_b + j)]);
   const std::vector<Activation> activations = activations_of(evidence);
-  const auto cause_as = [&](const std::string& adder, Activation activation) {
-    for (const RealTypeInfo& type : real_type_table) {
-      std::optional<Named> all;
-      for (const Evidence& e : evidence) {
-        if (e.got.size() != static_cast<size_t>(c.rows * c.rows_b)) return false;
-        std::vector<float> got;
-        for (const uint32_t w : e.got.all()) got.push_back(float_of(w));
-        const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
-        const auto one = Fit(product, got, c.epilogue, static_cast<size_t>(c.rows_b), type.id, activation).named();
-        if (!one || (all && all->detail != one->detail)) {
-          all.reset();
-          break;
-        }
-        all = one;
+  const auto explains = [&](const Kernel& kernel, const std::string& adder) {
+    for (const Activation activation : activations)
+      for (const RealTypeInfo& type : real_type_table) {
+        if (corner != nullptr &&
+            !fit_of(*of_corner, kernel, corner->evidence, some_c, corner->corner.cols.size(), type.id, activation))
+          continue;
+        const auto fit =
+            fit_of(simulator, kernel, evidence, c.epilogue.c, static_cast<size_t>(c.rows_b), type.id, activation);
+        if (!fit) continue;
+        causes.push_back(cause_of(*fit, c, type.id, activation, adder, before));
+        return true;
       }
-      if (!all) continue;
-      Changes changes;
-      for (const char* part : all->epilogue) changes.push_back({"epilogue", part});
-      if (activation != Activation::none) {
-        changes.push_back({"epilogue", row_of(activation_table, activation).name});
-        all->detail += std::string(", then ") + row_of(activation_table, activation).doc;
-      }
-      const bool has_epilogue = !changes.empty();
-      if (type.id != RealType::fp32) changes.push_back({"output", type.name});
-      if (!adder.empty()) changes.push_back({"accumulator", adder});
-      // That there is no epilogue is a cause where nothing else is, and a part of one where an epilogue was said.
-      if (!has_epilogue && (changes.empty() || c.epilogue.is_said()))
-        changes.insert(changes.begin(), {"epilogue", "none"});
-      causes.push_back({std::move(changes),
-                        all->detail + (type.id == RealType::fp32 ? "" : std::string(", rounded to ") + type.name),
-                        before, 0, 1.0});
-      return true;
-    }
     return false;
   };
-  const auto cause_of = [&](const std::string& adder) {
-    return std::any_of(activations.begin(), activations.end(), [&](Activation a) { return cause_as(adder, a); });
-  };
-  if (cause_of("")) return;
+  Kernel kernel = simulator.base();
+  if (explains(kernel, "")) return;
   for (const AccumulatorInfo& row : accumulator_table) {
     if (!invalid_reason(row.row, kernel.a, kernel.b).empty()) continue;
     kernel.accumulator = row.row;
-    if (cause_of(row.name)) return;
+    if (explains(kernel, row.name)) return;
   }
 }
 

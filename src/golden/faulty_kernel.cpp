@@ -42,9 +42,8 @@ void forget_nan_blocks(const Quantized& q, Elements& codes) {
 }
 
 Elements bits_of_all(const std::vector<float>& v) {
-  Elements out(v.size());
-  std::transform(v.begin(), v.end(), out.begin(), [](float x) { return bits_of(x); });
-  return out;
+  const auto* const words = reinterpret_cast<const uint32_t*>(v.data());
+  return {words, words + v.size()};
 }
 
 // The draw that an element takes.
@@ -76,13 +75,8 @@ BlockView block_at(const QuantizeCall& call, const Quantized& q, int64_t r, int6
 }
 
 float decoded_factor(Kernel::DecodeG how, float g) {
-  switch (how) {
-    case Kernel::DecodeG::once: return g;
-    case Kernel::DecodeG::missing: return 1.0f;
-    case Kernel::DecodeG::twice: return g * g;
-    case Kernel::DecodeG::divided: return 1.0f / g;
-  }
-  return g;
+  const float factors[] = {g, 1.0f, g * g, 1.0f / g};  // in the order of the words
+  return factors[static_cast<size_t>(how)];
 }
 
 }  // namespace
@@ -94,32 +88,14 @@ bool takes_amaxes(const Kernel& k, AccumulatorKind kind) {
   return kind != AccumulatorKind::fma && k.decode_g == Kernel::DecodeG::once && one(k.a) && one(k.b);
 }
 
-Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows, uint32_t padding) {
-  if (layout == CodeLayout::low_first || rows < 1 || static_cast<int64_t>(e.size()) % rows != 0) return e;
-  const Placement at(row_of(code_layout_table, layout).placing, rows, static_cast<int64_t>(e.size()) / rows);
-  Elements out(static_cast<size_t>(at.size()), padding);
-  for (size_t i = 0, width = e.size() / static_cast<size_t>(rows); i < e.size(); ++i)
-    out[static_cast<size_t>(at.at(static_cast<int64_t>(i / width), static_cast<int64_t>(i % width)))] = e[i];
-  return out;
-}
-
-Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols) {
-  if (layout == ScaleLayout::linear || static_cast<int64_t>(e.size()) != rows * cols) return e;
-  const Placement at(row_of(scale_layout_table, layout).placing, rows, cols);
-  Elements out(static_cast<size_t>(at.size()), any_element);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) out[static_cast<size_t>(at.at(r, c))] = e[static_cast<size_t>(r * cols + c)];
-  return out;
-}
-
-Kernel Simulator::base() const {
+Kernel Simulator::base_of(const Case& c) {
   Kernel k;
-  k.a = quant_spec_from_words(c_.words);
-  k.b = c_.words_b.empty() ? k.a : quant_spec_from_words(c_.words_b);
+  k.a = quant_spec_from_words(c.words);
+  k.b = c.words_b.empty() ? k.a : quant_spec_from_words(c.words_b);
   return k;
 }
 
-Elements Simulator::elements(const Kernel& kernel, const std::string& array) const {
+Elements Simulator::elements(const Kernel& kernel, const std::string& array, int64_t* rows) const {
   if (c_.is_gemm) return array.starts_with("output_") ? output(kernel, array.substr(7)) : Elements{};
   ArrayName name = parse_array_name(array);
   if (name.stage.empty() || name.stage == input_stage) return {};
@@ -128,15 +104,14 @@ Elements Simulator::elements(const Kernel& kernel, const std::string& array) con
   if (corner_ || kernel.misread[0] != nullptr)
     return part(kernel, name.stage,
                 read_rows(piece.q, kernel.misread[0], corner_ ? corner_->rows : std::vector<int64_t>{}), piece.amax);
+  const bool is_scale = name.stage == "scales", repeats = is_scale && kernel.repeats_scales;
+  if (rows != nullptr)
+    *rows = !is_scale  ? piece.q.rows
+            : !repeats ? piece.q.geometry.scale_rows
+                       : geometry_of(base_.a, piece.q.rows, piece.q.cols).scale_rows;
   Elements all = part(kernel, name.stage, piece.q, piece.amax);
-  BlockGeometry g = piece.q.geometry;
-  if (name.stage == "codes") return in_code_layout(all, kernel.codes_in.value_or(name.code_layout), piece.q.rows);
-  if (name.stage != "scales") return all;
-  if (kernel.repeats_scales) {
-    all = on_case_grid(all, piece.q);
-    g = geometry_of(base().a, piece.q.rows, piece.q.cols);
-  }
-  return in_scale_layout(all, kernel.scales_in.value_or(name.scale_layout), g.scale_rows, g.scale_cols);
+  if (repeats) return on_case_grid(all, piece.q);
+  return all;
 }
 
 // The arrays of a dump are asked for one after the other, and in many orders: their tensor is quantised once.
@@ -164,7 +139,8 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
                            (k.a.tensor_scale == TensorScale::current || k.a.tensor_scale == TensorScale::hold);
   if (is_measured || k.measured_g != Kernel::MeasuredG::tensor) {
     call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on an amax that is handed over
-    call.held_amax = k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(RealType::bf16, piece.amax) : piece.amax;
+    call.held_amax = k.measured_g == Kernel::MeasuredG::bf16 ? rounded_to(RealType::bf16, piece.amax)
+                                                             : resolve(k.a).input(piece.amax);
   }
   if (!k.recodes()) {
     dispatcher_.quantize(call, piece.q);
@@ -210,7 +186,7 @@ void Simulator::rotate(const Kernel& k, bool is_b, QuantizeCall& call, std::vect
 // it has no scales.
 Elements Simulator::on_case_grid(const Elements& scales, const Quantized& q) const {
   if (scales.empty()) return {};
-  const BlockGeometry g = geometry_of(base().a, q.rows, q.cols);
+  const BlockGeometry g = geometry_of(base_.a, q.rows, q.cols);
   Elements out;
   for (int64_t r = 0; r < g.scale_rows; ++r)
     for (int64_t c = 0; c < g.scale_cols; ++c)
@@ -333,13 +309,20 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
   return out;
 }
 
-// An operand of a product as it lies in memory.
+// Whether the rows of a corner can be quantised without the others.
+bool Simulator::is_few(const Kernel& k, bool is_b) const {
+  return cuts(k) && k.misread[is_b ? 1 : 0] == nullptr && !(is_b ? k.b : k.a).draws_random_bits() &&
+         k.hadamard.value_or(c_.hadamard).size == 0;
+}
+
+// An operand of a product as it lies in memory, or the rows of it that a corner takes.
 const Quantized& Simulator::last_operand(const Kernel& k, bool is_b) const {
   if (!c_.is_gemm) return last_quantized(k, false).q;
   Kernel whole;
   whole.a = k.a, whole.b = k.b, whole.place = k.place, whole.hadamard = k.hadamard, whole.rotation = k.rotation;
-  whole.sparsity = k.sparsity;
-  Last& last = last_[is_b ? 1 : 0];
+  const bool few = is_few(k, is_b);
+  whole.sparsity = k.sparsity, whole.output_transposed = few && k.output_transposed;
+  Last& last = last_[(is_b ? 1 : 0) + (few ? 2 : 0)];
   if (last.of == whole) return last.piece.q;
   const RandomPlace place = k.place.value_or(c_.place);
   QuantizeCall call = {.x = view_of(is_b ? in_.b.data() : in_.a.data(), is_b ? c_.rows_b : c_.rows, c_.cols),
@@ -351,6 +334,16 @@ const Quantized& Simulator::last_operand(const Kernel& k, bool is_b) const {
     kept = in_.a;
     clear_others(largest_kept(c_.name, *k.sparsity, kept, c_.rows, c_.cols), kept);
     call.x = view_of(kept.data(), c_.rows, c_.cols);
+  }
+  if (few) {
+    float& amax = amax_[is_b ? 1 : 0];
+    if (amax < 0) amax = finite_amax(call.x);
+    const Corner some = corner(k);
+    for (const int64_t r : is_b ? some.cols : some.rows)
+      kept.insert(kept.end(), call.x.data + r * c_.cols, call.x.data + (r + 1) * c_.cols);
+    call.x = view_of(kept.data(), static_cast<int64_t>(kept.size()) / c_.cols, c_.cols);
+    if (call.spec.tensor_scale == TensorScale::current) call.spec.tensor_scale = TensorScale::hold;
+    call.held_amax = resolve(call.spec).input(amax);
   }
   rotate(k, is_b, call, storage);
   last.of.reset();
@@ -368,11 +361,14 @@ bool Simulator::cuts(const Kernel& k) const {
          k.sparsity.value_or(c_.sparsity) == Sparsity::none;
 }
 
+// The rows and columns of the product behind the outputs that are asked for.
+Corner Simulator::corner(const Kernel& k) const {
+  return k.output_transposed ? Corner{corner_->cols, corner_->rows} : *corner_;
+}
+
 Quantized Simulator::operand(const Kernel& k, bool is_b) const {
-  Quantized q = read_rows(last_operand(k, is_b), k.misread[is_b ? 1 : 0],
-                          !cuts(k) ? std::vector<int64_t>{}
-                          : is_b   ? corner_->cols
-                                   : corner_->rows);
+  const Corner some = cuts(k) && !is_few(k, is_b) ? corner(k) : Corner{};
+  Quantized q = read_rows(last_operand(k, is_b), k.misread[is_b ? 1 : 0], is_b ? some.cols : some.rows);
   if (k.decode_g_of == Kernel::Operands::both || (k.decode_g_of == Kernel::Operands::b) == is_b)
     for (float& g : q.tensor_scale) g = decoded_factor(k.decode_g, g);
   for (int64_t r = 0; r < q.rows && !is_b; ++r)
@@ -406,21 +402,22 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
   }
   if (!corner_ || cuts(k)) return c;
   std::vector<float> some;
-  for (const int64_t i : corner_->rows)
-    for (const int64_t j : corner_->cols) some.push_back(c[static_cast<size_t>(i * c_.rows_b + j)]);
+  const Corner of = corner(k);
+  for (const int64_t i : of.rows)
+    for (const int64_t j : of.cols) some.push_back(c[static_cast<size_t>(i * c_.rows_b + j)]);
   return some;
 }
 
 Elements Simulator::output(const Kernel& k, const std::string& accumulator) const {
   std::vector<float> c = product(k, accumulator);
-  const auto m = corner_ ? static_cast<int64_t>(corner_->rows.size()) : c_.rows;
-  const auto n = corner_ ? static_cast<int64_t>(corner_->cols.size()) : c_.rows_b;
+  const Corner of = corner_ ? corner(k) : Corner{};
+  const auto m = corner_ ? static_cast<int64_t>(of.rows.size()) : c_.rows;
+  const auto n = corner_ ? static_cast<int64_t>(of.cols.size()) : c_.rows_b;
   Elements out(c.size());
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       const int64_t home =
-          corner_ ? corner_->rows[static_cast<size_t>(i)] * c_.rows_b + corner_->cols[static_cast<size_t>(j)]
-                  : i * n + j;
+          corner_ ? of.rows[static_cast<size_t>(i)] * c_.rows_b + of.cols[static_cast<size_t>(j)] : i * n + j;
       float v = c[static_cast<size_t>(i * n + j)];
       if (c_.epilogue.is_said()) v = c_.epilogue.value(v, static_cast<size_t>(home), static_cast<size_t>(c_.rows_b));
       out[static_cast<size_t>(k.output_transposed ? j * m + i : i * n + j)] = bits_of(rounded_to(k.output, v));

@@ -77,11 +77,7 @@ struct Kernel : Computation {
 // Whether a product under the adder has tensor scales that amaxes can stand for.
 bool takes_amaxes(const Kernel& k, AccumulatorKind kind);
 
-// Codes and scales one by one, in the order in which a file of that layout keeps them, with `padding` between them.
-Elements in_code_layout(const Elements& e, CodeLayout layout, int64_t rows, uint32_t padding = any_element);
-Elements in_scale_layout(const Elements& e, ScaleLayout layout, int64_t rows, int64_t cols);
-
-// Rows of a larger tensor, whose amax this is: of a case of some rows of another.
+// Rows of a larger tensor, whose amax this is: of a case of some rows, or a tile, of another.
 struct Band {
   int64_t first_row = 0;
   float amax = 0;
@@ -96,14 +92,15 @@ class Simulator {
  public:
   Simulator(const Case& c, const CaseInputs& in, const std::string& backend, int threads,
             std::optional<Band> band = std::nullopt)
-      : c_(c), in_(in), dispatcher_(backend), threads_(threads), band_(band) {}
+      : c_(c), in_(in), base_(base_of(c)), dispatcher_(backend), threads_(threads), band_(band) {}
   // Products and decoded values give these alone.
   Simulator(const Case& c, const CaseInputs& in, const std::string& backend, const Corner& corner)
-      : c_(c), in_(in), dispatcher_(backend), threads_(1), corner_(corner) {}
+      : c_(c), in_(in), base_(base_of(c)), dispatcher_(backend), threads_(1), corner_(corner) {}
 
-  Kernel base() const;
-  // Of the named array; empty where the kernel says nothing about it.
-  Elements elements(const Kernel& kernel, const std::string& array) const;
+  static Kernel base_of(const Case& c);
+  const Kernel& base() const { return base_; }
+  // Of the named array, row by row in no layout, and how many rows; empty where the kernel says nothing about it.
+  Elements elements(const Kernel& kernel, const std::string& array, int64_t* rows = nullptr) const;
   // Of a product, before the case's epilogue; `accumulator` where the kernel has none of its own.
   std::vector<float> product(const Kernel& k, const std::string& accumulator) const;
   // Of a product; of a quantisation the tensor is `a`.
@@ -123,6 +120,8 @@ class Simulator {
   Piece quantized(const Kernel& k, bool transposed) const;
   const Quantized& last_operand(const Kernel& k, bool is_b) const;
   bool cuts(const Kernel& k) const;
+  bool is_few(const Kernel& k, bool is_b) const;
+  Corner corner(const Kernel& k) const;
   void recode(const Kernel& k, const QuantizeCall& call, Quantized& q) const;
   uint32_t changed_scale(const Kernel& k, const QuantizeCall& call, const Quantized& q, int64_t r, int64_t c,
                          TensorFactor t) const;
@@ -134,11 +133,13 @@ class Simulator {
 
   const Case& c_;
   const CaseInputs& in_;
+  Kernel base_;
   Dispatcher dispatcher_;
   int threads_;
   std::optional<Band> band_;
   std::optional<Corner> corner_;
-  mutable std::array<Last, 2> last_;
+  mutable std::array<Last, 4> last_;
+  mutable std::array<float, 2> amax_ = {-1.0f, -1.0f};
 };
 
 }  // namespace fp4::golden

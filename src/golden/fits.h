@@ -12,7 +12,8 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evid
 
 // Outputs that are P, alpha*P, P + bias, alpha*P + bias or alpha*P + beta*C (where the case has a C), rounded to a type
 // of outputs, with P the product under one of the named adders; at most one cause, the case's own adder and fp32 first.
+// What a corner of the outputs tells is tried there first.
 void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<Evidence>& evidence,
-                         uint64_t before, std::vector<Cause>& causes);
+                         const Sample* corner, const Simulator* of_corner, uint64_t before, std::vector<Cause>& causes);
 
 }  // namespace fp4::golden

@@ -1,5 +1,3 @@
-#include "src/golden/line_moves.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +7,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "src/golden/places.h"
+#include "src/golden/accidents.h"
 
 namespace fp4::golden {
 namespace {
