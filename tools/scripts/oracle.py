@@ -10,7 +10,6 @@ an oracle that is copied to another machine must not need a second file (`golden
   oracle.py golden OUTDIR                    writes the golden lines that the C++ tests read
   oracle.py sums KIND --count N --seed S     adversarial sums of raw codes for `fp4sim verify --probe`
   oracle.py check FP4SIM --cases N --seed S  draws specs and boundary-dense inputs, compares the binary bit by bit
-  oracle.py quantize|gemm|hadamard|random    one case, hexadecimal words on standard input
 """
 import argparse
 import ast
@@ -136,10 +135,18 @@ def from_double(d):
     return sign | round_ratio(num, den) if num else sign
 
 
+def exact_f32(v):
+    """fp32 bits of a fraction of either sign."""
+    return (SIGN if v < 0 else 0) | round_ratio(abs(v).numerator, v.denominator)
+
+
 def parse_f32(word):
     """A decimal or a/b word as the nearest fp32."""
-    f = Fraction(str(word))
-    return (SIGN if f < 0 else 0) | (round_ratio(abs(f.numerator), f.denominator) if f else 0)
+    return exact_f32(Fraction(str(word)))
+
+
+def signed_value(b):
+    return Fraction(units(b), 1 << 149)
 
 
 # ---------------------------------------------------------------- formats
@@ -1451,7 +1458,7 @@ class Lane:
 
     def factor(self, k):
         """Exact value and alignment exponent of an operand of the adders that take unscaled ones."""
-        v = value_of(self.as_f32(k)) * (-1 if self.q[k] < 0 else 1)
+        v = signed_value(self.as_f32(k))
         return v, max(floor_log2(abs(v).numerator, v.denominator), -126) if v else -126
 
     def special(self, k):
@@ -1479,11 +1486,11 @@ class Unscaled:
 
     def factor(self, k):
         b = self.values[k]
-        v = value_of(b & NAN) * (-1 if b & SIGN else 1)
+        v = signed_value(b)
         return v, max(floor_log2(abs(v).numerator, v.denominator), self.spec.elem.smallest_normal_exponent) if v else -126
 
     def exact(self, k):
-        return value_of(self.values[k] & NAN) * (-1 if self.values[k] & SIGN else 1)
+        return signed_value(self.values[k])
 
     def special(self, k):
         return None if is_finite(self.values[k]) else self.values[k]
@@ -1590,7 +1597,7 @@ def bare_sum(row, a, b, first, last):
         for s in specials:
             group = f_add(group, s)
         if kind == "block":
-            old = value_of(acc & NAN) * (-1 if acc & SIGN else 1) if is_finite(acc) else 0
+            old = signed_value(acc) if is_finite(acc) else 0
             acc = fraction_sum(total + old, row["rounding"]) if not specials and is_finite(acc) else f_add(acc, group)
             continue
         rounded = group if specials else fraction_sum(total, row.get("group_rounding", "nearest_even"))
@@ -1626,7 +1633,7 @@ def factor_step(row, a, b, lo, hi, acc):
         terms.append((x * y, ex + ey))
     if row["kind"] == "aligned":  # products of two fp32 numbers are multiples of 2^-298
         return aligned_sum(row, [(int(p * 2 ** 298), e) for p, e in terms], -298, acc)
-    v = value_of(acc & NAN) * (-1 if acc & SIGN else 1)
+    v = signed_value(acc)
     weight = max(floor_log2(abs(v).numerator, v.denominator), -126) if v else -126
 
     def cut(value, lsb, down):  # to a multiple of 2^lsb: toward minus infinity, or toward zero
@@ -1654,17 +1661,13 @@ def factor_step(row, a, b, lo, hi, acc):
     if row["kind"] == "floor_aligned_pairs" and weight < top - bits - 1:
         kept = 0
     total = cut(s, top - bits - 7, True) + kept
-    return (SIGN if total < 0 else 0) | round_ratio(abs(total).numerator, total.denominator) if total else 0
+    return exact_f32(total)
 
 
 def half_sum(v):
     """fp32 bits of a fraction rounded to fp16, ties to even; from 65520 on infinity."""
-    n, unit = abs(v), Fraction(2) ** -24
-    if not n:
-        return 0
-    step = max(Fraction(2) ** (floor_log2(n.numerator, n.denominator) - 10), unit)
-    n = round(n / step) * step  # of a Fraction: ties to even
-    return (SIGN if v < 0 and n else 0) | (INF if n >= 65536 else exact_f32(n))
+    code = round_to_format(ELEMENTS["fp16"], abs(v).numerator, v.denominator, "nearest_even")
+    return (SIGN if v < 0 and code else 0) | ELEMENTS["fp16"].code_to_f32(code)
 
 
 def window_step(row, a, b, lo, hi, acc):
@@ -1715,10 +1718,6 @@ def to_zero(n, e):
         return (SIGN if n < 0 else 0) | INF
     out = round_signed(n, e, "toward_zero")
     return out if out & NAN else 0
-
-
-def exact_f32(v):
-    return (SIGN if v < 0 else 0) | round_ratio(abs(v).numerator, v.denominator)
 
 
 def aligned_step(row, a, b, lo, hi, acc, exponent):
@@ -2588,12 +2587,6 @@ INTEGER_ROWS = {"int8": 8, "int4": 4}
 BAG_ORDERS = ("sequential", "fused", "exact")
 
 
-def to_fp16(b):
-    f, sign = ELEMENTS["fp16"], b & SIGN
-    code = round_to_format(f, magnitude_units(b), 1 << 149, "nearest_even", bool(sign))
-    return sign | f.code_to_f32(code)
-
-
 def integer_row(bits, xs):
     """Scale, bias and inverse of FBGEMM's fused row-wise tables, None where the row reads as NaN."""
     if not all(is_finite(b) for b in xs):
@@ -2603,13 +2596,13 @@ def integer_row(bits, xs):
         reach = f_add(hi, lo ^ SIGN)
         row = f_div(reach, parse_f32(255)), lo, f_div(parse_f32(255), f_add(reach, parse_f32("1e-8")))
     else:
-        lo = to_fp16(lo)
+        lo = to_bf16(lo, "fp16")
         if not is_finite(lo):
             return None
         reach = f_add(hi, lo ^ SIGN)
         if not is_finite(reach):
             return None
-        scale = ONE if not reach & NAN else to_fp16(f_div(reach, parse_f32(15)))
+        scale = ONE if not reach & NAN else to_bf16(f_div(reach, parse_f32(15)), "fp16")
         if not is_finite(scale):
             return None
         scale = scale if scale & NAN else ONE
@@ -3041,22 +3034,10 @@ class Fuzzer:
         seed, stream, step, ids = self.ids()
         text = self.call("random", "--bits", bits, "--count", count, "--first", first, *ids, "--json")
         d = Draws(seed, stream, step, bits)
-        fine = self.compare("draws", find_draws(json.loads(text)), [d(first + i) for i in range(count)], lambda i: f"position {first + i}")
+        fine = self.compare("draws", json.loads(text)["draws"], [d(first + i) for i in range(count)], lambda i: f"position {first + i}")
         if not fine:
             self.reports.append(f"  in random --bits {bits} --count {count} --first {first} {' '.join(map(str, ids))}")
         return fine
-
-
-def find_draws(value):
-    """The list of numbers in what `random --json` prints, however it is wrapped."""
-    if isinstance(value, list):
-        if all(isinstance(v, int) for v in value):
-            return value
-        return [v["draw"] if "draw" in v else v["value"] for v in value]
-    for key in ("draws", "rows", "values"):
-        if key in value:
-            return find_draws(value[key])
-    raise Failure("random --json prints no list of draws")
 
 
 def check(binary, cases, seed, extra, only):
@@ -3199,7 +3180,7 @@ def draw_sum(rng, row, elem_a, elem_b, scale, block, k, half):
         spread = rng.pick([3, 12, 40])
         c = min(max(exponent + rng.between(-spread, spread), 0), 254) << 23 | rng.below(1 << 23) | sign
     if half:
-        c = half_sum(value_of(c & NAN) * (-1 if c & SIGN else 1)) if is_finite(c) else c
+        c = half_sum(signed_value(c)) if is_finite(c) else c
     return a, b, sa, sb, c, sum_of_codes(row, *lanes, c)
 
 
@@ -3251,10 +3232,6 @@ def sums(kind, count, seed, out):
         print(" ".join(text), file=out)
 
 
-def read_words(stream):
-    return [int(w, 16) for w in stream.read().replace(",", " ").split()]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -3270,19 +3247,6 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--only", nargs="*", choices=("quantize", "gemm", "hadamard", "random"))
     p.add_argument("--extra", default="", help="words handed to every call, such as `--extra='--backend avx2'`")
-    for name in ("quantize", "gemm", "hadamard", "random"):
-        p = commands.add_parser(name)
-        for option in ("--seed", "--stream", "--step"):
-            p.add_argument(option, type=int, default=0)
-        p.add_argument("--spec", default="mxfp4")
-        p.add_argument("--spec-b")
-        p.add_argument("--accumulator", default="fp32_block")
-        for option, default in (("--rows", 1), ("--cols", 1), ("--m", 1), ("--n", 1), ("--k", 1), ("--size", 0), ("--bits", 8),
-                                ("--first", 0), ("--count", 16)):
-            p.add_argument(option, type=int, default=default)
-        p.add_argument("--signs", default="none")
-        p.add_argument("--normalise", default="sqrt")
-        p.add_argument("--inverse", action="store_true")
     o = parser.parse_args()
     if o.command == "selftest":
         selftest()
@@ -3292,17 +3256,6 @@ def main():
         sums(o.kind, o.count, o.seed, sys.stdout)
     elif o.command == "check":
         sys.exit(check(o.binary, o.cases, o.seed, o.extra.split(), o.only))
-    elif o.command == "quantize":
-        print(quantize_line(Spec(o.spec), read_words(sys.stdin), o.rows, o.cols, o.seed, o.stream, o.step).replace(" ", "\n"))
-    elif o.command == "gemm":
-        v = read_words(sys.stdin)
-        print(words32(gemm(Spec(o.spec), Spec(o.spec_b or o.spec), o.accumulator, v[:o.m * o.k], v[o.m * o.k:], o.m, o.n, o.k, o.seed,
-                           o.stream, o.step, o.size, o.signs, o.normalise)))
-    elif o.command == "hadamard":
-        print(words32(hadamard(read_words(sys.stdin), o.rows, o.cols, o.size, o.signs, o.normalise, o.seed, o.stream, o.step, o.inverse)[0]))
-    elif o.command == "random":
-        d = Draws(o.seed, o.stream, o.step, o.bits)
-        print(codes_hex([d(o.first + i) for i in range(o.count)]))
 
 
 if __name__ == "__main__":
