@@ -4,10 +4,11 @@
 OUT/edges.csv: a row for each setting: largest rate at which nine of ten seeds finish, as a number and as a multiple of
 bf16's, with 95 % intervals. OUT/effects.csv: log2 of the multiple for fp4sim effects --figure; delta is one rung.
 """
-import csv
 import json
 import math
 import sys
+
+import study_tables
 
 
 def main(source, out):
@@ -28,10 +29,7 @@ def main(source, out):
     for name, table in (("edges.csv", rows), ("effects.csv", effects)):
         if not table:
             sys.exit(f"{source}: no setting has an edge with both ends")
-        with open(f"{out}/{name}", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(table[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(table)
+        study_tables.write_dicts(f"{out}/{name}", table)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ bytes of a row of 32 numbers. latency.csv: `fp4sim cost embedding` for rows of 6
 need.csv: of each format and bag, the latency of the pool read by the host over that of sums in the switch, and over that of sums in the switch
 with fp32 rows.
 """
-import csv
 import json
 import pathlib
 import subprocess
 import sys
+
+import study_tables
 
 folder = pathlib.Path(sys.argv[1])
 program = sys.argv[2] if len(sys.argv) > 2 else "build/fp4sim"
@@ -24,21 +25,14 @@ def cost(*words):
     return json.loads(done.stdout)["rows"]
 
 
-def write_csv(name, head, rows):
-    with open(folder / name, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)
-
-
 small = {line["rows"]: line["row_bytes"] for line in cost("--embedding", 32, "--batch", 1)}
-with open(folder / "effects.csv", encoding="utf-8") as file:
-    effects = [line for line in csv.DictReader(file) if line["group"] == "Over fp32 rows"]
 accuracy = []
-for line in effects:
+for line in study_tables.read(folder / "effects.csv"):
+    if line["group"] != "Over fp32 rows":
+        continue
     name, update = line["name"].split(", ", 1)
     accuracy.append([name, small[name], update, line["mean"], line["low"], line["high"]])
-write_csv("accuracy.csv", ["rows", "row_bytes", "update", "loss_gap", "low", "high"], accuracy)
+study_tables.write(folder / "accuracy.csv", ["rows", "row_bytes", "update", "loss_gap", "low", "high"], accuracy)
 
 latency, need = [], []
 for embedding in (64, 128):
@@ -53,5 +47,5 @@ for embedding in (64, 128):
                 for rows in formats:
                     pool, near = found[rows, "pool"]["seconds"], found[rows, "switch"]["seconds"]
                     need.append([embedding, pooling, rows, f"{pool / near:.3f}", f"{pool / fp32:.3f}"])
-write_csv("latency.csv", ["embedding", "pooling", "order", "rows", "row_bytes", "system", "microseconds", "link_bytes"], latency)
-write_csv("need.csv", ["embedding", "pooling", "rows", "pool_over_switch", "pool_over_switch_of_fp32"], need)
+study_tables.write(folder / "latency.csv", ["embedding", "pooling", "order", "rows", "row_bytes", "system", "microseconds", "link_bytes"], latency)
+study_tables.write(folder / "need.csv", ["embedding", "pooling", "rows", "pool_over_switch", "pool_over_switch_of_fp32"], need)

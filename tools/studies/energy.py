@@ -9,12 +9,13 @@ windows.csv and trace.csv; without a sensor it says why, writes nothing and succ
 --sample change the windows.
 """
 import argparse
-import csv
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+import study_tables
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
 parser.add_argument("out", type=pathlib.Path)
@@ -54,8 +55,7 @@ for task in options.tasks.split(","):
         # The command's own output would stand before the JSON of the measurement.
         reading = printed([*measure, "sh", "-c", 'exec "$@" >&2', "sh", *train])
         runs.append((recipe, result, reading))
-        with open(trace_file, encoding="utf-8", newline="") as file:
-            traces += [{"task": task, "recipe": recipe, **row} for row in csv.DictReader(file)]
+        traces += [{"task": task, "recipe": recipe, **row} for row in study_tables.read(trace_file)]
         for window in reading["windows"]:
             windows.append([task, recipe, window["repetitions"], f"{window['seconds']:.3f}", *(f"{joules:.4g}" for joules in window["joules"])])
     target = max(result["metrics"]["loss"] for _, result, _ in runs)
@@ -68,12 +68,7 @@ for task in options.tasks.split(","):
                      "samples_per_J": f"{batch * result['steps'] / joules:.4g}"})
         print(*rows[-1].values(), flush=True)
 options.out.mkdir(parents=True, exist_ok=True)
-for name, table in [("energy", rows), ("trace", traces)]:
-    with open(options.out / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, table[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-with open(options.out / "windows.csv", "w", encoding="utf-8", newline="") as file:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["task", "recipe", "repetitions", "seconds", *(f"J {name}" for name in sensors["sensors"])])
-    writer.writerows(windows)
+study_tables.write_dicts(options.out / "energy.csv", rows)
+study_tables.write_dicts(options.out / "trace.csv", traces)
+study_tables.write(options.out / "windows.csv",
+                   ["task", "recipe", "repetitions", "seconds", *(f"J {name}" for name in sensors["sensors"])], windows)

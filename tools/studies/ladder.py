@@ -8,10 +8,10 @@ logarithm of the tokens. Then the mean gap over all (N, D) and seeds that every 
 recipes with intervals that hold together. Published orders beside ours: `fp4sim law runs.csv`.
 """
 import collections
-import csv
 import statistics
 import sys
 
+import study_tables
 from intervals import intervals
 
 COMPARED = (("mxfp4_fprop", "mxfp8"), ("mxfp4_fprop_dgrad", "mxfp4_fprop"), ("mxfp4_all", "mxfp4_fprop_dgrad"),
@@ -20,7 +20,7 @@ COMPARED = (("mxfp4_fprop", "mxfp8"), ("mxfp4_fprop_dgrad", "mxfp4_fprop"), ("mx
 
 def read(path):
     losses = collections.defaultdict(dict)  # (recipe, N) -> {(D, seed): loss}
-    for row in csv.DictReader(open(path, encoding="utf-8")):
+    for row in study_tables.read(path):
         if row["sweep"].startswith("#"):  # the last line of an export holds its grid
             continue
         metrics = dict(m.split("=") for m in row["metrics"].split(";") if m)
@@ -80,10 +80,7 @@ def main():
                              "gap": f"{statistics.mean(here):.4f}", "relative_gap": f"{statistics.mean(here) / at:.4f}",
                              "gaps": " ".join(f"{g:+.4f}" for g in here),
                              "extra_tokens_at_n": "" if extra is None else f"{extra:.3f}"})
-    with open(sys.argv[2], "w", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    study_tables.write_dicts(sys.argv[2], rows)
     common = sorted(set.intersection(*(set(g) for g in gaps.values())))
     print(f"over {len(common)} (N, D, seed) that every recipe has: mean gap to bf16, raw 95 %")
     for recipe in recipes:

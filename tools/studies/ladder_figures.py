@@ -6,10 +6,11 @@
 GAPS.csv is ladder.py's, LAW.json `fp4sim law --json`. Writes law.csv (for curves.mjs: measured mean losses and the law's curves)
 and extra_tokens.csv (for fp4sim effects --figure).
 """
-import csv
 import json
 import pathlib
 import sys
+
+import study_tables
 
 PUBLISHED = {  # extra tokens over fp8 at the sizes of the papers
     recipe: [share / 100 for share in shares]
@@ -19,13 +20,6 @@ PUBLISHED = {  # extra tokens over fp8 at the sizes of the papers
     if recipe != result["tokens_over"]}
 FOREST = ("group", "name", "task", "n", "mean", "low", "high", "delta")
 DRAWN = ("bf16", "mxfp4_all", "nvfp4_te")
-
-
-def write(path, head, rows):
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)
 
 
 def short(value):
@@ -47,7 +41,7 @@ def main():
 
     curves = []
     sizes = set()
-    for row in csv.DictReader(open(gaps, encoding="utf-8")):
+    for row in study_tables.read(gaps):
         n, ratio, loss = (float(row[c]) for c in ("weights", "tokens_per_weight", "loss"))
         if row["recipe"] in DRAWN:
             curves.append((f"{n:.3g} weights", row["recipe"], ratio, loss))
@@ -61,7 +55,7 @@ def main():
             for step in range(13):
                 ratio = 20 * 2 ** (step / 4)
                 curves.append((f"{n:.3g} weights", recipe + ", law", short(ratio), short(predicted(recipe, n, n * ratio))))
-    write(out / "law.csv", ("weights", "line", "tokens_per_weight", "loss"), curves)
+    study_tables.write(out / "law.csv", ("weights", "line", "tokens_per_weight", "loss"), curves)
 
     extra = []
     for r in study["recipes"]:
@@ -72,7 +66,7 @@ def main():
         if r["recipe"] in PUBLISHED:
             low, high = PUBLISHED[r["recipe"]]
             extra.append(("extra tokens, share", r["recipe"], "published, over fp8", 0, (low + high) / 2, low, high, 0))
-    write(out / "extra_tokens.csv", FOREST, extra)
+    study_tables.write(out / "extra_tokens.csv", FOREST, extra)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 law.json: `fp4sim law --held-out N --json` of both tables. OUT.csv is what `fp4sim effects --figure` draws.
 """
-import csv
 import json
 import math
 import sys
 
+import study_tables
 from ladder import read
 
 law, held_out, out = sys.argv[1:]
@@ -22,7 +22,4 @@ for cell in json.load(open(law, encoding="utf-8"))["held_out_gaps"]:
     for kind, values in (("foretold", foretold), ("measured, two seeds", measured)):
         rows.append([f"{recipe}: gap to bf16, %", kind, f"{n / 1e3:.0f} thousand weights", len(gaps),
                      *(f"{100 * value:.2f}" for value in values), 0])
-with open(out, "w", encoding="utf-8") as file:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow("group,name,task,n,mean,low,high,delta".split(","))
-    writer.writerows(sorted(rows, key=lambda row: row[:3]))
+study_tables.write(out, "group,name,task,n,mean,low,high,delta".split(","), sorted(rows, key=lambda row: row[:3]))

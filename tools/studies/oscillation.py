@@ -7,7 +7,6 @@ oscillation.csv in the columns of a trace, for `fp4sim trace plot`: `gemm` is ta
 of `oscillation` (sum of |dQ(w)| over sum of |dw| since the last traced step, ten steps before) and of `oscillating_share`.
 """
 import collections
-import csv
 import json
 import pathlib
 import statistics
@@ -15,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 
+import study_tables
+
 folder = pathlib.Path(sys.argv[1])
 program = sys.argv[2] if len(sys.argv) > 2 else "build/fp4sim"
 grid = json.loads(pathlib.Path(f"sweeps/grids/{folder.name}.json").read_text(encoding="utf-8"))
 axes = grid["axes"]
-with open(folder / "table.csv", encoding="utf-8") as file:
-    best = {(row["task"], row["recipe"], row["weights"]): row["lr"] for row in csv.DictReader(file)}
+best = {(row["task"], row["recipe"], row["weights"]): row["lr"] for row in study_tables.read(folder / "table.csv")}
 
 
 def trace(task, recipe, rule):
@@ -34,10 +34,9 @@ def trace(task, recipe, rule):
         command += [word for setting in settings for word in ("--set", setting)]
         subprocess.run([*command, "--trace", str(file_name), "--trace-every", "10", "-q"], check=True, stdout=subprocess.DEVNULL)
         found = collections.defaultdict(list)
-        with open(file_name, encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["quantity"].startswith("oscillat"):
-                    found[int(row["step"]), row["quantity"]].append(float(row["value"]))
+        for row in study_tables.read(file_name):
+            if row["quantity"].startswith("oscillat"):
+                found[int(row["step"]), row["quantity"]].append(float(row["value"]))
     return {key: statistics.fmean(values) for key, values in found.items()}
 
 
@@ -48,7 +47,4 @@ for task in dict.fromkeys(key[0] for key in best):  # those that the table has
             means = trace(task, recipe, rule)
             for step, quantity in sorted(means, key=lambda key: (key[1], key[0])):
                 lines.append([step, rule["label"], f"{task} {recipe}", "b", quantity, f"{means[step, quantity]:.4g}"])
-with open(folder / "oscillation.csv", "w", encoding="utf-8", newline="") as file:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["step", "layer", "gemm", "operand", "quantity", "value"])
-    writer.writerows(lines)
+study_tables.write(folder / "oscillation.csv", ["step", "layer", "gemm", "operand", "quantity", "value"], lines)

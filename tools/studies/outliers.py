@@ -3,10 +3,11 @@
 A row for each recipe, kind of operand and traced step: kurtosis, amax / rms and nmse, each the geometric mean over the
 layers of that kind and the seeds. The kurtosis of a Gaussian is 3.
 """
-import csv
 import math
 import pathlib
 import sys
+
+import study_tables
 
 # kind of operand: product, operand, ends of the layers' names
 KINDS = {
@@ -22,19 +23,16 @@ QUANTITIES = ("kurtosis", "amax_over_rms", "nmse")
 logs = {}
 for path in sys.argv[2:]:
     recipe = pathlib.Path(path).name.split(".")[1]
-    with open(path, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if row["quantity"] not in QUANTITIES or float(row["value"]) <= 0:
-                continue
-            for kind, (gemm, operand, ends) in KINDS.items():
-                if (row["gemm"], row["operand"]) == (gemm, operand) and row["layer"].split(".")[-1] in ends:
-                    key = (recipe, kind, int(row["step"]), row["quantity"])
-                    logs.setdefault(key, []).append(math.log(float(row["value"])))
+    for row in study_tables.read(path):
+        if row["quantity"] not in QUANTITIES or float(row["value"]) <= 0:
+            continue
+        for kind, (gemm, operand, ends) in KINDS.items():
+            if (row["gemm"], row["operand"]) == (gemm, operand) and row["layer"].split(".")[-1] in ends:
+                key = (recipe, kind, int(row["step"]), row["quantity"])
+                logs.setdefault(key, []).append(math.log(float(row["value"])))
 
-with open(sys.argv[1], "w", newline="", encoding="utf-8") as file:
-    out = csv.writer(file, lineterminator="\n")
-    out.writerow(("recipe", "operand", "step") + QUANTITIES)
-    order = {kind: i for i, kind in enumerate(KINDS)}
-    for recipe, kind, step in sorted({key[:3] for key in logs}, key=lambda k: (k[0], order[k[1]], k[2])):
-        found = [logs.get((recipe, kind, step, quantity)) for quantity in QUANTITIES]
-        out.writerow([recipe, kind, step] + [f"{math.exp(sum(v) / len(v)):.4g}" if v else "" for v in found])
+rows, order = [], {kind: i for i, kind in enumerate(KINDS)}
+for recipe, kind, step in sorted({key[:3] for key in logs}, key=lambda k: (k[0], order[k[1]], k[2])):
+    found = [logs.get((recipe, kind, step, quantity)) for quantity in QUANTITIES]
+    rows.append([recipe, kind, step] + [f"{math.exp(sum(v) / len(v)):.4g}" if v else "" for v in found])
+study_tables.write(sys.argv[1], ("recipe", "operand", "step") + QUANTITIES, rows)

@@ -6,23 +6,19 @@ Writes pool.csv (a column for each setting, a line for each seed) and null.csv (
 data set): a line of labels, a line of overheads, then losses with six digits. tuned.csv has a line for each learning
 rate and seed and a column for each recipe.
 """
-import csv
 import pathlib
 import sys
 
+import study_tables
+
 
 def read(path):
-    with open(path, encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["role"] == "run" and row["status"] == "finished"]
+    return [row for row in study_tables.read(path) if row["role"] == "run" and row["status"] == "finished"]
 
 
 def write(path, first, columns, overheads, lines):
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([first, *columns])
-        writer.writerow(["overhead", *overheads])
-        for name in sorted(lines, key=int):
-            writer.writerow([name, *(f"{lines[name][column]:.6g}" for column in columns)])
+    rows = [[name, *(f"{lines[name][column]:.6g}" for column in columns)] for name in sorted(lines, key=int)]
+    study_tables.write(path, [first, *columns], [["overhead", *overheads], *rows])
     print(f"{path}: {len(columns)} columns, {len(lines)} lines")
 
 
@@ -53,11 +49,8 @@ def tuned(rows, out):
     for row in rows:
         key = float(row["train.lr"]), int(row["seed"])
         losses.setdefault(key, {})[tuple(row[axis] for axis in axes)] = float(row["loss"])
-    with open(out / "tuned.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["lr", "seed", *(" ".join(recipe) for recipe in recipes)])
-        for key in sorted(losses):
-            writer.writerow([*key, *(f"{losses[key][recipe]:.6g}" for recipe in recipes)])
+    study_tables.write(out / "tuned.csv", ["lr", "seed", *(" ".join(recipe) for recipe in recipes)],
+                       ([*key, *(f"{losses[key][recipe]:.6g}" for recipe in recipes)] for key in sorted(losses)))
 
 
 out = pathlib.Path(sys.argv[4])

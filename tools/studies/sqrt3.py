@@ -7,7 +7,6 @@ Reads FOLDER/table.csv (the best learning rates) and FOLDER/effects.csv, trains 
 on seeds 1..3 while the ratio is traced every ten steps, and writes FOLDER/ratio.csv: median ratio of the third with its
 smallest and largest value, effect and interval.
 """
-import csv
 import json
 import pathlib
 import statistics
@@ -15,14 +14,11 @@ import subprocess
 import sys
 import tempfile
 
+from study_tables import read as rows, write_dicts
+
 THIRDS = {"first": (0, 1 / 3), "middle": (1 / 3, 2 / 3), "last": (2 / 3, 1)}
 BACKWARD = {"RNE": {}, "SR": {"dgrad": {"a": {"rounding": "stochastic"}}, "wgrad": {"*": {"rounding": "stochastic"}}}}
 STEPS = 300
-
-
-def rows(path):
-    with open(path, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def traced_ratios(folder, task, batch, lr, rounding):
@@ -58,10 +54,7 @@ def main():
                                "ratio": f"{statistics.median(here):.3g}", "smallest": f"{min(here):.3g}",
                                "largest": f"{max(here):.3g}", "effect": effect["mean"], "low": effect["low"],
                                "high": effect["high"]})
-    with open(folder / "ratio.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(result[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(result)
+    write_dicts(folder / "ratio.csv", result)
 
 
 if __name__ == "__main__":

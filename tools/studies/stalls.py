@@ -8,13 +8,14 @@ profile's network_bandwidth replaced. break_even.csv: the rate at which it adds 
 of 25 MiB, and every layer by itself). instances.csv: four convolutional networks on AWS instances, 32 images an accelerator. batches.csv: Stash's two largest
 stalls over the images an accelerator; "one flow": two p3.8xlarge whose ring is one TCP connection of 5 Gb/s.
 """
-import csv
 import json
 import math
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+import study_tables
 
 folder = pathlib.Path(sys.argv[1])
 program = sys.argv[2] if len(sys.argv) > 2 else "build/fp4sim"
@@ -36,10 +37,7 @@ def write_json(name, value):
 
 
 def write_csv(name, head, rows):
-    with open(folder / name, "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(head)
-        writer.writerows(rows)
+    study_tables.write(folder / name, head, rows)
     print(f"{folder / name}: {len(rows)} rows")
 
 
