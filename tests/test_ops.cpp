@@ -1,5 +1,6 @@
 // Does every operation of the trainer compute what it says, and is its backward pass the derivative of that? The
 // expected values come from plain fp64 formulas written here; gradients from their central differences.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -27,6 +28,8 @@ struct Input {
 // and gradients with the fp64 function `truth`.
 class Check {
  public:
+  Teacher* teacher = nullptr;  // whom losses follow
+
   Input input(int rows, int cols, float scale = 1.0f) {
     Input in{arena_.tensor(rows, cols)};
     DataSource{7, number_++}.normals(in.value.data, 0, in.value.size());
@@ -38,6 +41,7 @@ class Check {
   void run(const std::function<Var(Tape&, const std::vector<Var>&)>& ours,
            const std::function<Doubles(const std::vector<Doubles>&)>& truth) {
     Pass pass;
+    pass.teacher = teacher;
     Tape tape(step_, kernels(), pass);
     std::vector<Var> vars;
     for (const Input& in : inputs_) vars.push_back(tape.variable(in.value, true));
@@ -100,6 +104,20 @@ Doubles map(const Doubles& x, double (*f)(double)) {
 }  // namespace
 
 TEST_CASE("elementwise operations", "[train]") {
+  SECTION("add, where another operation reads the first term, too") {
+    Check c;
+    c.input(5, 7), c.input(5, 7);
+    c.run(
+        [](Tape& t, const auto& v) {
+          const Var other = relu(t, v[0]);  // recorded first, so that its gradient comes last
+          return add(t, other, add(t, v[0], v[1]));
+        },
+        [](const auto& x) {
+          Doubles y = x[0];
+          for (size_t i = 0; i < y.size(); ++i) y[i] += std::max(x[0][i], 0.0) + x[1][i];
+          return y;
+        });
+  }
   SECTION("add") {
     Check c;
     c.input(5, 7), c.input(5, 7);
@@ -262,21 +280,48 @@ TEST_CASE("losses", "[train]") {
             return Doubles{loss};
           });
   }
+  SECTION("weighted cross-entropy that follows a teacher") {
+    Teacher teacher = {.share = 0.25f, .outputs = DataSource{7, 51}.normals(40)};
+    Check c;
+    c.teacher = &teacher;
+    c.input(4, 10, 2.0f);
+    c.run([](Tape& t, const auto& v) { return cross_entropy(t, v[0], labels, weights); },
+          [&](const auto& x) {
+            double loss = 0;
+            for (size_t r = 0; r < 4; ++r) {
+              double total = 0, of_teacher = 0;
+              for (size_t i = 0; i < 10; ++i) {
+                total += std::exp(x[0][r * 10 + i]);
+                of_teacher += std::exp(static_cast<double>(teacher.outputs[r * 10 + i]));
+              }
+              for (size_t i = 0; i < 10; ++i) {
+                const double follows = std::exp(static_cast<double>(teacher.outputs[r * 10 + i])) / of_teacher;
+                const double wanted = 0.25 * follows + (static_cast<int32_t>(i) == labels[r] ? 0.75 : 0.0);
+                loss += static_cast<double>(weights[r]) * wanted * (std::log(total) - x[0][r * 10 + i]) / 4;
+              }
+            }
+            return Doubles{loss};
+          });
+  }
   SECTION("weighted mean squared error") {
     Arena arena;
     const Tensor target = arena.tensor(4, 5);
     DataSource{7, 50}.normals(target.data, 0, 20);
-    Check c;
-    c.input(4, 5);
-    c.run([&](Tape& t, const auto& v) { return mean_squared_error(t, v[0], target, weights); },
-          [&](const auto& x) {
-            double loss = 0;
-            for (size_t i = 0; i < 20; ++i) {
-              const double d = x[0][i] - static_cast<double>(target.data[i]);
-              loss += static_cast<double>(weights[i / 5]) * d * d / 20;
-            }
-            return Doubles{loss};
-          });
+    static const float ones[] = {1, 1, 1, 1, 1}, uneven[] = {1, 0.5f, 2, 0.25f, 1.5f};
+    for (const float* roots : {static_cast<const float*>(nullptr), uneven}) {
+      Check c;
+      c.input(4, 5);
+      c.run([&](Tape& t, const auto& v) { return mean_squared_error(t, v[0], target, weights, roots); },
+            [&](const auto& x) {
+              double loss = 0;
+              for (size_t i = 0; i < 20; ++i) {
+                const auto root = static_cast<double>((roots != nullptr ? roots : ones)[i % 5]);
+                const double d = root * (x[0][i] - static_cast<double>(target.data[i]));
+                loss += static_cast<double>(weights[i / 5]) * d * d / 20;
+              }
+              return Doubles{loss};
+            });
+    }
   }
 }
 

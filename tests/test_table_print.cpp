@@ -40,6 +40,43 @@ TEST_CASE("where a table has no other way, names break behind their signs, never
         std::vector<std::string>{"see", "nvfp4,", "scale_rule=", "rceil"});
 }
 
+TEST_CASE("a Markdown table keeps its cells whole", "[quick]") {
+  CHECK(fp4::tools::markdown_table({{"a|b", ">n"}, {{"x|y", "1"}, {"z"}}}) ==
+        "| a\\|b | n |\n|---|---:|\n| x\\|y | 1 |\n| z |  |\n");
+}
+
+TEST_CASE("what could move a cursor or change a title is shown as numbers", "[quick]") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"plain", "plain"},
+      {"\x1b[31m", "\\x1b[31m"},
+      {"\xc2\x80", "\\x80"},  // U+0080, the first of the second set of controls
+      {"\xc2\x9b"
+       "31m",
+       "\\x9b31m"},  // U+009B opens a sequence by itself
+      {"\xc2\x9f", "\\x9f"},
+      {"\xc2\xa0", "\xc2\xa0"},  // a space
+      {"\x7f", "\\x7f"},
+      {"\xff", "\\xff"}};
+  for (const auto& [given, shown] : cases) CHECK(fp4::tools::printable(given) == shown);
+}
+
+TEST_CASE("times in words, on both sides of a minute and an hour", "[quick]") {
+  const std::pair<double, const char*> cases[] = {{9.94, "9.9 s"},       {59.4, "59 s"},       {59.6, "1 min 00 s"},
+                                                  {3599, "59 min 59 s"}, {3600, "1 h 00 min"}, {7265, "2 h 01 min"}};
+  for (const auto& [seconds, text] : cases) CHECK(fp4::tools::duration(seconds) == text);
+}
+
+TEST_CASE("a name of many letters is cut between two of them", "[quick]") {
+  std::string name(700, 'a');
+  for (int i = 0; i < 300; ++i) name += "\xc3\xa9";  // e with an accent
+  for (const char* end : {"", "b"}) {
+    const std::string text = format_table({{"name"}, {{name + end}}}, 4000, false);
+    const size_t cut = text.find("...");
+    REQUIRE(cut != std::string::npos);
+    CHECK(static_cast<unsigned char>(text[cut + 3]) == 0xc3);  // a whole letter follows
+  }
+}
+
 TEST_CASE("a table gives way in its widest text column", "[quick]") {
   std::string words;
   for (int i = 0; i < 40; ++i) words += "word ";

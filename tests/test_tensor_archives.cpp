@@ -175,29 +175,34 @@ TEST_CASE("archives that lie are refused by number", "[quick]") {
 
 TEST_CASE("64-bit records are followed and written where they are needed", "[quick]") {
   const TemporaryFolder folder;
-  const std::string stored = small_npz(folder, Compression::stored);
-  const std::size_t central = stored.find("PK\x01\x02"), end = stored.find("PK\x05\x06");
-  // The same archive with every 32-bit size and offset moved to the ZIP64 fields (APPNOTE 4.5.3, 4.3.14, 4.3.15).
-  const auto byte = [&](std::size_t at) { return static_cast<std::uint64_t>(static_cast<unsigned char>(stored[at])); };
-  const std::uint64_t bytes = byte(central + 24) | byte(central + 25) << 8;
-  std::string directory = stored.substr(central, end - central);
-  directory.replace(20, 8, std::string(8, '\xff'))
-      .replace(42, 4, std::string(4, '\xff'))
-      .replace(30, 2, little_endian(28, 2));
-  directory += little_endian(1, 2) + little_endian(24, 2) + little_endian(bytes, 8) + little_endian(bytes, 8) +
-               little_endian(0, 8);
-  const std::string record64 = "PK\x06\x06" + little_endian(44, 8) + little_endian(45, 2) + little_endian(45, 2) +
-                               little_endian(0, 8) + little_endian(1, 8) + little_endian(1, 8) +
-                               little_endian(directory.size(), 8) + little_endian(central, 8);
-  const std::string locator =
-      "PK\x06\x07" + little_endian(0, 4) + little_endian(central + directory.size(), 8) + little_endian(1, 4);
-  const std::string record = "PK\x05\x06" + std::string(4, '\0') + std::string(12, '\xff') + std::string(2, '\0');
-  const std::string wide = stored.substr(0, central) + directory + record64 + locator + record;
-  CHECK(read_or_nothing(wide, "x.npz") == sample());
-  // A promised 64-bit field that is not there.
-  std::string lacking = wide;
-  lacking.replace(central + directory.size() - 26, 2, little_endian(8, 2));
-  CHECK_THROWS_WITH(fp4::npz_names(memory(lacking, "x.npz")), Contains("a ZIP64 field is missing"));
+  for (const Compression how : {Compression::stored, Compression::deflated}) {
+    const std::string stored = small_npz(folder, how);
+    const std::size_t central = stored.find("PK\x01\x02"), end = stored.find("PK\x05\x06");
+    // The same archive with every 32-bit size and offset moved to the ZIP64 fields (APPNOTE 4.5.3, 4.3.14, 4.3.15).
+    const auto byte = [&](std::size_t at) {
+      return static_cast<std::uint64_t>(static_cast<unsigned char>(stored[at]));
+    };
+    const std::uint64_t compressed = byte(central + 20) | byte(central + 21) << 8;
+    const std::uint64_t bytes = byte(central + 24) | byte(central + 25) << 8;
+    std::string directory = stored.substr(central, end - central);
+    directory.replace(20, 8, std::string(8, '\xff'))
+        .replace(42, 4, std::string(4, '\xff'))
+        .replace(30, 2, little_endian(28, 2));
+    directory += little_endian(1, 2) + little_endian(24, 2) + little_endian(bytes, 8) + little_endian(compressed, 8) +
+                 little_endian(0, 8);
+    const std::string record64 = "PK\x06\x06" + little_endian(44, 8) + little_endian(45, 2) + little_endian(45, 2) +
+                                 little_endian(0, 8) + little_endian(1, 8) + little_endian(1, 8) +
+                                 little_endian(directory.size(), 8) + little_endian(central, 8);
+    const std::string locator =
+        "PK\x06\x07" + little_endian(0, 4) + little_endian(central + directory.size(), 8) + little_endian(1, 4);
+    const std::string record = "PK\x05\x06" + std::string(4, '\0') + std::string(12, '\xff') + std::string(2, '\0');
+    const std::string wide = stored.substr(0, central) + directory + record64 + locator + record;
+    CHECK(read_or_nothing(wide, "x.npz") == sample());
+    // A promised 64-bit field that is not there.
+    std::string lacking = wide;
+    lacking.replace(central + directory.size() - 26, 2, little_endian(8, 2));
+    CHECK_THROWS_WITH(fp4::npz_names(memory(lacking, "x.npz")), Contains("a ZIP64 field is missing"));
+  }
 
   // 65,536 entries do not fit the 16-bit count.
   fp4::NpzWriter writer(folder / "many.npz", Compression::stored);
