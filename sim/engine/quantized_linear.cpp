@@ -245,6 +245,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   return y;
 }
 
+// long: two products and the one way in which both end
 void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
   Layer& layer = layers_[static_cast<size_t>(part.number)];
   // names, not a structured binding: clang 14 cannot capture one in a lambda

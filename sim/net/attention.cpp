@@ -174,6 +174,7 @@ Attention::Attention(Builder& build, const std::string& name, int width, int hea
   pv_ = engine_->add_product(name + ".pv", context, width / heads, multiply_adds);
 }
 
+// long: one pass over the heads, recorded in the order in which it runs backward
 Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
   const AttentionRules& rules = engine_->attention();
   if (!engine_->is_quantised(qk_) && !engine_->is_quantised(pv_) && !rules.stores())

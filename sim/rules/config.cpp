@@ -5,15 +5,14 @@
 
 #include "src/files/sha256.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4::sim {
 
 namespace {
 
 std::string list_of(const Schema& schema) {
-  std::string text;
-  for (const Field& f : schema) text += (text.empty() ? "" : ", ") + f.path;
-  return text;
+  return joined(schema, ", ", [](const Field& f) { return f.path; });
 }
 
 // `value` with the type of the row, or an Error that says what the row accepts.

@@ -21,6 +21,29 @@ Rounding adder_rounding(const JsonReader& v) {
   return known[v.word({"nearest_even", "toward_zero", "odd"})];
 }
 
+// Refuses fields that another kind or field leaves without a meaning.
+void check_together(const Accumulator& a, const JsonReader& from) {
+  const bool is_floor = a.kind == AccumulatorKind::floor_aligned || a.kind == AccumulatorKind::floor_aligned_pairs;
+  const bool aligned = a.kind == AccumulatorKind::aligned;
+  if (a.result_bits != fp32_result_bits && (!aligned || a.rounding != Rounding::toward_zero))
+    from.fail("result_bits needs kind aligned and rounding toward_zero");
+  if (a.unscaled && !is_floor && !(aligned && a.inner == 1))
+    from.fail("unscaled needs kind aligned with inner 1, floor_aligned or floor_aligned_pairs");
+  if (a.tf32 && !(aligned && a.unscaled)) from.fail("tf32 needs kind aligned and unscaled");
+  if (a.is_half && !aligned) from.fail("sum fp16 needs kind aligned");
+  if (a.is_half && a.result_bits != fp32_result_bits) from.fail("sum fp16 and result_bits exclude each other");
+  if (a.clamps && a.kind != AccumulatorKind::integer) from.fail("clamps needs kind integer");
+  const Accumulator plain;
+  const bool has_window = a.scale_bits != plain.scale_bits || a.carried_bits != plain.carried_bits ||
+                          a.carried_inner != plain.carried_inner || a.cuts_outranked ||
+                          a.subnormal_floor != no_subnormal_floor;
+  if (has_window && a.kind != AccumulatorKind::windowed)
+    from.fail("scale_bits, carried_bits, carried_inner, cuts_outranked and subnormal_floor need kind windowed");
+  if (a.kind == AccumulatorKind::windowed && a.rounding != Rounding::toward_zero)
+    from.fail("kind windowed needs rounding toward_zero");
+  if (is_floor && a.fraction_bits > 28) from.fail("fraction_bits of floor_aligned sums: at most 28");
+}
+
 }  // namespace
 
 Json to_json(const Accumulator& a) {
@@ -61,73 +84,44 @@ Accumulator accumulator_from(const JsonReader& from) {
   JsonReader given = from;
   Accumulator a;
   a.kind = given.at("kind", {"how one product is added up"}).row(accumulator_kind_table).id;
-  if (const auto v = given.find("group", {"products per group; 0: all of K", a.group})) a.group = whole(*v, 0, 1 << 20);
-  if (const auto v = given.find("inner", {"aligned: products summed exactly before alignment", a.inner}))
-    a.inner = whole(*v, 1, 128);
-  if (const auto v =
-          given.find("fraction_bits", {"aligned: bits kept after the point of the largest exponent", a.fraction_bits}))
-    a.fraction_bits = whole(*v, 1, 120);
-  if (const auto v =
-          given.find("group_rounding", {"of a group's sum; sequential: of a product", word_of(a.group_rounding)}))
-    a.group_rounding = adder_rounding(*v);
-  if (const auto v = given.find("rounding", {"of each addition; aligned: of its result", word_of(a.rounding)}))
-    a.rounding = adder_rounding(*v);
+  const auto set = [&given](const char* key, const About& about, auto& field, auto... range) {
+    const auto v = given.find(key, about);
+    if (!v) return;
+    if constexpr (sizeof...(range) == 2)
+      field = whole(*v, range...);
+    else if constexpr (std::is_same_v<decltype(field), bool&>)
+      field = v->boolean();
+    else
+      field = adder_rounding(*v);
+  };
+  set("group", {"products per group; 0: all of K", a.group}, a.group, 0, 1 << 20);
+  set("inner", {"aligned: products summed exactly before alignment", a.inner}, a.inner, 1, 128);
+  set("fraction_bits", {"aligned: bits kept after the point of the largest exponent", a.fraction_bits}, a.fraction_bits,
+      1, 120);
+  set("group_rounding", {"of a group's sum; sequential: of a product", word_of(a.group_rounding)}, a.group_rounding);
+  set("rounding", {"of each addition; aligned: of its result", word_of(a.rounding)}, a.rounding);
   if (const auto v = given.find("snap", {"the final sum goes to the nearest multiple of 2^snap; absent: it stays"}))
     a.snap_log2 = whole(*v, -149, 127), v->note_form(R"({"type": "null"})");
   // From -200 on: with 120 fraction bits a sum is cut at 2^-320, within the bits of ExactSum (2^-384).
-  if (const auto v = given.find("zero_exponent", {"aligned: exponent of what is zero; absent: its scales' own"}))
-    a.zero_exponent = whole(*v, -200, 127);
-  if (const auto v = given.find("result_bits", {"aligned, toward zero: bits after the point that a sum keeps; default: "
-                                                "those of fp32, 23"}))
-    a.result_bits = whole(*v, 1, fp32_result_bits);
-  if (const auto v =
-          given.find("unscaled", {"whether operands without block scales, of at most 16 bits, go through the "
-                                  "adder as well",
-                                  false}))
-    a.unscaled = v->boolean();
-  if (const auto v = given.find("tf32", {"aligned, unscaled: fp32 elements go through it too, their last 13 bits "
-                                         "cleared",
-                                         false}))
-    a.tf32 = v->boolean();
+  set("zero_exponent", {"aligned: exponent of what is zero; absent: its scales' own"}, a.zero_exponent, -200, 127);
+  set("result_bits", {"aligned, toward zero: bits after the point that a sum keeps; default: those of fp32, 23"},
+      a.result_bits, 1, fp32_result_bits);
+  set("unscaled", {"whether operands without block scales, of at most 16 bits, go through the adder as well", false},
+      a.unscaled);
+  set("tf32", {"aligned, unscaled: fp32 elements go through it too, their last 13 bits cleared", false}, a.tf32);
   if (const auto v = given.find("sum", {"aligned: what sums are rounded to", "fp32"}))
     a.is_half = v->word({"fp32", "fp16"}) == 1;
-  if (const auto v =
-          given.find("scale_bits", {"windowed: bits kept below the largest exponent of a pair of scales", 0}))
-    a.scale_bits = whole(*v, 0, 120);
-  if (const auto v = given.find("carried_bits", {"windowed: bits kept below the exponent of a sum that leads", 0}))
-    a.carried_bits = whole(*v, 0, 120);
-  if (const auto v = given.find("carried_inner", {"windowed: products summed exactly where the sum so far leads", 1}))
-    a.carried_inner = whole(*v, 1, 128);
-  if (const auto v =
-          given.find("cuts_outranked", {"windowed: whether dots below the sum so far are cut as if it led", false}))
-    a.cuts_outranked = v->boolean();
+  set("scale_bits", {"windowed: bits kept below the largest exponent of a pair of scales", 0}, a.scale_bits, 0, 120);
+  set("carried_bits", {"windowed: bits kept below the exponent of a sum that leads", 0}, a.carried_bits, 0, 120);
+  set("carried_inner", {"windowed: products summed exactly where the sum so far leads", 1}, a.carried_inner, 1, 128);
+  set("cuts_outranked", {"windowed: whether dots below the sum so far are cut as if it led", false}, a.cuts_outranked);
   if (const auto v = given.find("subnormal_floor", {"windowed: log2 of what a dot of lesser scales needs to stay in a "
                                                     "subnormal sum; absent: nothing"}))
     a.subnormal_floor = whole(*v, -300, 0), v->note_form(R"({"type": "null"})");
-  if (const auto v = given.find("clamps", {"integer: whether a group's sum beyond int32 becomes its end, not its rest "
-                                           "modulo 2^32",
-                                           false}))
-    a.clamps = v->boolean();
+  set("clamps", {"integer: whether a group's sum beyond int32 becomes its end, not its rest modulo 2^32", false},
+      a.clamps);
   given.finish();
-  const bool is_floor = a.kind == AccumulatorKind::floor_aligned || a.kind == AccumulatorKind::floor_aligned_pairs;
-  const bool aligned = a.kind == AccumulatorKind::aligned;
-  if (a.result_bits != fp32_result_bits && (!aligned || a.rounding != Rounding::toward_zero))
-    from.fail("result_bits needs kind aligned and rounding toward_zero");
-  if (a.unscaled && !is_floor && !(aligned && a.inner == 1))
-    from.fail("unscaled needs kind aligned with inner 1, floor_aligned or floor_aligned_pairs");
-  if (a.tf32 && !(aligned && a.unscaled)) from.fail("tf32 needs kind aligned and unscaled");
-  if (a.is_half && !aligned) from.fail("sum fp16 needs kind aligned");
-  if (a.is_half && a.result_bits != fp32_result_bits) from.fail("sum fp16 and result_bits exclude each other");
-  if (a.clamps && a.kind != AccumulatorKind::integer) from.fail("clamps needs kind integer");
-  const Accumulator plain;
-  const bool has_window = a.scale_bits != plain.scale_bits || a.carried_bits != plain.carried_bits ||
-                          a.carried_inner != plain.carried_inner || a.cuts_outranked ||
-                          a.subnormal_floor != no_subnormal_floor;
-  if (has_window && a.kind != AccumulatorKind::windowed)
-    from.fail("scale_bits, carried_bits, carried_inner, cuts_outranked and subnormal_floor need kind windowed");
-  if (a.kind == AccumulatorKind::windowed && a.rounding != Rounding::toward_zero)
-    from.fail("kind windowed needs rounding toward_zero");
-  if (is_floor && a.fraction_bits > 28) from.fail("fraction_bits of floor_aligned sums: at most 28");
+  check_together(a, from);
   return a;
 }
 

@@ -254,6 +254,7 @@ Json json_number(float x) {
   }
 #define FP4_ALIVE(Type, ...) [](const Type& s) -> bool { return __VA_ARGS__; }
 
+// long: one table of fields
 const std::vector<SpecField<QuantSpec>>& quant_fields() {
   static const std::vector<SpecField<QuantSpec>> fields = {
       {"element", "element format: a name, a list of values or the .json file of one",

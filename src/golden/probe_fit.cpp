@@ -171,6 +171,7 @@ std::vector<std::string> changes_of(const ProbeModel& m, const AccumulatorInfo& 
 
 }  // namespace
 
+// long: the steps of one search, each from what the one before it found
 ProbeVerdict judge_probe(const ProbeSection& section) {
   ProbeVerdict v;
   v.total = section.sums.size();

@@ -58,6 +58,7 @@ class Recogniser {
   std::optional<ModelTensor> gguf_of(const TensorPlace& blocks) const;
   std::optional<ModelTensor> weight_of(const TensorPlace& place) const;
   void take_factor(ModelTensor& w, const TensorPlace& factor) const;
+  void take_fp4_scales(ModelTensor& w, const WeightNames& n) const;
   void take_companions(ModelTensor& w) const;
   std::string unknown_reason(const TensorPlace& place) const;
 
@@ -146,8 +147,7 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
   w.parts = {codes};
   w.shape = weight_shape(n.codes, codes);
   const TensorPlace* scales = find(*stem + n.scales);
-  const bool has_factor_name = *n.factor != '\0';
-  const TensorPlace* factor = has_factor_name ? find(*stem + n.factor) : nullptr;
+  const TensorPlace* factor = *n.factor != '\0' ? find(*stem + n.factor) : nullptr;
   if (scales == nullptr) {
     // "weight" alone may be anything of bytes; these endings are codes.
     const bool is_certain = std::string_view(n.codes) == "weight_packed" || std::string_view(n.codes) == "_blocks";
@@ -158,8 +158,7 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
   const Dtype scale_type = scales->info.dtype;
   const bool is_e4m3 = scale_type == Dtype::f8_e4m3, is_e8m0 = scale_type == Dtype::f8_e8m0;
   if (!is_e4m3 && !is_e8m0 && !is_byte(scale_type)) return {};
-  if (is_e4m3 && s.block != 16) return {};
-  if (is_e8m0 && s.block != 32) return {};
+  if ((is_e4m3 && s.block != 16) || (is_e8m0 && s.block != 32)) return {};
   const auto any_factor = [&] {
     for (const char* ending : {"weight_scale_2", "weight_global_scale", "_weight_scale_2", "_global_scale"})
       if (find(*stem + ending) != nullptr) return true;
@@ -185,56 +184,56 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
   }
   if (told_.nibbles) w.nibbles = *told_.nibbles;
   if (told_.scales) w.scale_layout = *told_.scales;
-  const auto block = static_cast<std::uint64_t>(s.block);
-  const auto rows = matrix_rows(w.shape), cols = matrix_cols(w.shape), stored = elements_of(scales->info.shape);
-  const auto take_own_factor = [&] {
-    if (s.meaning == Factor::one) return;
-    if (factor == nullptr)
-      w.fault = fmt::format("its factor {}{} is missing", *stem, n.factor);
-    else
-      take_factor(w, *factor);
-  };
+  take_fp4_scales(w, n);
+  if (!w.fault.empty()) return w;
+  if (s.meaning != Factor::one && factor == nullptr)
+    w.fault = fmt::format("its factor {}{} is missing", *stem, n.factor);
+  else if (s.meaning != Factor::one)
+    take_factor(w, *factor);
+  take_companions(w);
+  return w;
+}
+
+// How the scales, the second part, belong to the codes, the first; a fault where they do not.
+void Recogniser::take_fp4_scales(ModelTensor& w, const WeightNames& n) const {
+  const TensorPlace &codes = w.parts[0], &scales = w.parts[1];
+  const auto block = static_cast<std::uint64_t>(w.scheme->block);
+  const auto rows = matrix_rows(w.shape), cols = matrix_cols(w.shape), stored = elements_of(scales.info.shape);
   // Model-Optimizer leaves experts that it multiplies as stacks in their order [E, in, out]: two rows a byte.
-  const Shape &c = codes.info.shape, &sc = scales->info.shape;
-  if (c.size() == 3 && sc.size() == 3 && type != Dtype::f4_e2m1 && w.scale_layout == golden::ScaleLayout::linear &&
-      sc[0] == c[0] && sc[2] == c[2] && sc[1] * block == 2 * c[1] && std::string_view(n.codes) != "_blocks") {
+  const Shape &c = codes.info.shape, &sc = scales.info.shape;
+  if (c.size() == 3 && sc.size() == 3 && codes.info.dtype != Dtype::f4_e2m1 &&
+      w.scale_layout == golden::ScaleLayout::linear && sc[0] == c[0] && sc[2] == c[2] && sc[1] * block == 2 * c[1] &&
+      std::string_view(n.codes) != "_blocks") {
     w.is_transposed = true;
     w.shape = {c[0], 2 * c[1], c[2]};
-    take_own_factor();
-    take_companions(w);
-    return w;
+    return;
   }
   if (cols == 0 || cols % block != 0) {
     w.fault = fmt::format("its {} columns are no multiple of the block of {}", cols, block);
-    return w;
+    return;
   }
   const auto padded = [&](golden::ScaleLayout layout) {
     return static_cast<std::uint64_t>(
         golden::padded_size(layout, static_cast<int64_t>(rows), static_cast<int64_t>(cols / block)));
   };
   if (w.scale_layout != golden::ScaleLayout::linear && w.shape.size() > 2) {
-    w.fault = fmt::format("{} lies in layout {}, which is one of matrices, not of shape {}", scales->info.name,
+    w.fault = fmt::format("{} lies in layout {}, which is one of matrices, not of shape {}", scales.info.name,
                           row_of(golden::scale_layout_table, w.scale_layout).name, shape_text(w.shape));
-    return w;
+    return;
   }
   // Scales of a matrix [rows, K/block]; its transpose has as many.
   const bool is_linear = w.scale_layout == golden::ScaleLayout::linear;
   const bool fits_rows =
       sc.size() < 2 || sc.back() == cols / block || (sc.back() == 1 && sc[sc.size() - 2] == cols / block);
-  if (stored != padded(w.scale_layout) || (is_linear && !fits_rows)) {
-    std::string fits;
-    if (w.shape.size() == 2)
-      for (const golden::ScaleLayoutInfo& row : golden::scale_layout_table)
-        if (row.id != w.scale_layout && stored == padded(row.id) && row.id != golden::ScaleLayout::linear)
-          fits += fmt::format("{}{}", fits.empty() ? "; that many has --scale-layout " : " or ", row.name);
-    w.fault = fmt::format("{} has shape {}, {} scales in layout {} are expected for blocks of {}{}", scales->info.name,
-                          shape_text(scales->info.shape), padded(w.scale_layout),
-                          row_of(golden::scale_layout_table, w.scale_layout).name, block, fits);
-    return w;
-  }
-  take_own_factor();
-  take_companions(w);
-  return w;
+  if (stored == padded(w.scale_layout) && (!is_linear || fits_rows)) return;
+  std::string fits;
+  if (w.shape.size() == 2)
+    for (const golden::ScaleLayoutInfo& row : golden::scale_layout_table)
+      if (row.id != w.scale_layout && stored == padded(row.id) && row.id != golden::ScaleLayout::linear)
+        fits += fmt::format("{}{}", fits.empty() ? "; that many has --scale-layout " : " or ", row.name);
+  w.fault = fmt::format("{} has shape {}, {} scales in layout {} are expected for blocks of {}{}", scales.info.name,
+                        shape_text(sc), padded(w.scale_layout), row_of(golden::scale_layout_table, w.scale_layout).name,
+                        block, fits);
 }
 
 // Rows and columns of a block of an FP8 weight [.., N, K] with scales of `scales`; "" where the shapes do not fit.

@@ -116,6 +116,7 @@ Quantized load_quantized(const std::string& folder, bool changed, Shape* shape) 
   return q;
 }
 
+// long: one stream of bands, whose buffers live through it
 void dequantize_folder(const std::string& folder, const std::string& out, bool force, const std::string& backend_name,
                        int threads, bool changed) {
   const Dispatcher backend(backend_name);

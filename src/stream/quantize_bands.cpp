@@ -61,6 +61,38 @@ void append(Quantized& all, const Quantized& piece, bool is_first) {
   all.geometry = geometry_of(all.spec, all.rows, all.cols);
 }
 
+// The calls of all bands, one a spec, and the reports with what is known beforehand.
+struct PreparedBands {
+  std::vector<QuantizeCall> calls;
+  std::vector<QuantizeReport> reports;
+};
+PreparedBands prepared(RowReader& reader, const std::vector<QuantSpec>& specs, const BandOptions& options,
+                       const std::function<Sparsity(size_t)>& sparsity_of, int64_t piece, int threads) {
+  const int64_t rows = reader.rows(), cols = reader.cols();
+  TensorAmax amax;
+  if (options.amax) amax.finite = *options.amax;
+  const bool is_read_twice =
+      !options.amax && rows > piece && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
+  if (is_read_twice)
+    amax = largest_magnitude(reader, options.threads, std::any_of(specs.begin(), specs.end(), is_poisoned));
+  PreparedBands out = {std::vector<QuantizeCall>(specs.size()), std::vector<QuantizeReport>(specs.size())};
+  for (size_t i = 0; i < specs.size(); ++i) {
+    out.reports[i].rows = rows;
+    out.reports[i].cols = cols;
+    out.reports[i].bytes = stored_bytes(specs[i], rows, cols, sparsity_of(i));
+    QuantizeCall& call = out.calls[i];
+    call.spec = specs[i];
+    call.place = options.place;
+    call.random_words = options.random_words;
+    call.threads = threads;
+    if ((is_read_twice || options.amax) && measures_whole_tensor(specs[i])) {
+      call.held_amax = amax.of(specs[i]);
+      call.spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 int64_t band_rows(const std::vector<QuantSpec>& specs, int64_t rows, int64_t cols, int64_t bytes) {
@@ -133,6 +165,7 @@ TensorAmax largest_magnitude(RowReader& reader, int threads, bool looks_for_nan)
   return all;
 }
 
+// long: one stream, whose threads share what each step is told
 std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<QuantSpec>& specs,
                                            const BandOptions& options) {
   const Dispatcher backend(options.backend);
@@ -146,29 +179,9 @@ std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<
   constexpr int64_t small = int64_t{1} << 16;  // elements: starting threads would take longer than the work
   const int inner = threads > 1 || rows * cols < small ? 1 : options.threads;
 
-  TensorAmax amax;
-  if (options.amax) amax.finite = *options.amax;
-  const bool is_read_twice =
-      !options.amax && rows > piece && std::any_of(specs.begin(), specs.end(), measures_whole_tensor);
-  if (is_read_twice)
-    amax = largest_magnitude(reader, options.threads, std::any_of(specs.begin(), specs.end(), is_poisoned));
-
-  std::vector<QuantizeReport> reports(specs.size());
-  std::vector<QuantizeCall> calls(specs.size());
-  for (size_t i = 0; i < specs.size(); ++i) {
-    reports[i].rows = rows;
-    reports[i].cols = cols;
-    reports[i].bytes = stored_bytes(specs[i], rows, cols, sparsity_of(i));
-    calls[i].spec = specs[i];
-    calls[i].place = options.place;
-    calls[i].random_words = options.random_words;
-    calls[i].threads = inner;
-    if ((is_read_twice || options.amax) && measures_whole_tensor(specs[i])) {
-      calls[i].held_amax = amax.of(specs[i]);
-      calls[i].spec.tensor_scale = TensorScale::hold;  // the same arithmetic on a maximum that is handed over
-    }
-  }
-
+  PreparedBands made = prepared(reader, specs, options, sparsity_of, piece, inner);
+  std::vector<QuantizeCall>& calls = made.calls;
+  std::vector<QuantizeReport>& reports = made.reports;
   // Threads read pieces of their own; a file that is read in one order only is read by bands, in turns.
   const bool reads_pieces = threads == 1 || reader.reads_anywhere();
   std::vector<std::unique_ptr<RowReader>> copies;
@@ -236,7 +249,7 @@ std::vector<QuantizeReport> quantize_bands(RowReader& reader, const std::vector<
     calls[i].x = view_of(workers[0].x.data(), std::min(piece, rows), cols);
     reports[i].backend = backend.for_quantize(calls[i]).name();
   }
-  return reports;
+  return std::move(made.reports);
 }
 
 }  // namespace fp4

@@ -19,4 +19,22 @@ inline std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
+// "a, b, c"; of other things than texts, of what `text` makes of each.
+template <class Words, class Text>
+std::string joined(const Words& words, std::string_view separator, const Text& text) {
+  std::string out;
+  bool is_first = true;
+  for (const auto& word : words) {
+    if (!is_first) out += separator;
+    is_first = false;
+    out += text(word);
+  }
+  return out;
+}
+template <class Words>
+std::string joined(const Words& words, std::string_view separator = ", ") {
+  return joined(
+      words, separator, [](const auto& word) -> const auto& { return word; });
+}
+
 }  // namespace fp4

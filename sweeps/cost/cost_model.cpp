@@ -4,6 +4,7 @@
 
 #include "sim/rules/recipe.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 #include "sweeps/cost/doubt.h"
@@ -24,8 +25,6 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
     for (const auto& [name, factor] : factors)
       turned.weights.*named_row("cost weight", name, cost::weight_table()).field *= factor;
     const cost::CostResult result = cost::evaluate(sim::recipe_from_json(recipe), *model, *hardware, turned);
-    std::string decoded;
-    for (const std::string& format : result.decoded) decoded += (decoded.empty() ? "" : ", ") + format;
     return Cost{.overhead = result.overhead,
                 .quantisation_overhead = result.quantisation_overhead,
                 .step_time_s = result.step_time_s,
@@ -34,7 +33,7 @@ CostModel real_cost_model(const std::string& hardware_name, const std::string& m
                 .points = result.points.value_or(0),
                 .speedup_bf16 = result.speedup_bf16,
                 .fp4_share = result.precisions.contains("fp4") ? result.precisions.at("fp4") : 0,
-                .decoded = std::move(decoded)};
+                .decoded = joined(result.decoded)};
   };
   const auto groups = [hardware, model, options](const Json& recipe, int steps) {
     cost::CostOptions of_run = options;

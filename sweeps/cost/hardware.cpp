@@ -218,11 +218,12 @@ void parse_random(JsonReader json, Hardware& hardware) {
   json.finish();
 }
 
-Json quantity_json(const Quantity& quantity) {
-  return {{"value", quantity.value}, {"kind", quantity.kind}, {"source", quantity.source}};
-}
-
 }  // namespace
+
+Json known_json(const Json& value, const std::string& kind, const std::string& source) {
+  return {{"value", value}, {"kind", kind}, {"source", source}};
+}
+Json quantity_json(const Quantity& quantity) { return known_json(quantity.value, quantity.kind, quantity.source); }
 
 const std::vector<std::string>& format_classes() {
   static const std::vector<std::string> classes = {"fp32", "bf16", "fp8", "fp6", "fp4", "int8", "int4"};
@@ -268,6 +269,7 @@ const Quantity& Hardware::efficiency_at(std::string_view format_class, std::stri
 
 double Hardware::rate(std::string_view format_class) const { return rates.at(executed_class(format_class)).value; }
 
+// long: a question for each field, in the order of the reference
 Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes* notes) {
   JsonReader reader(object, place, notes);
   Hardware hardware;
@@ -395,20 +397,17 @@ Json to_json(const Hardware& hardware) {
   for (const auto& [mask, rates] : hardware.sparse_rates)
     for (const auto& [format, rate] : rates) out["sparse_rates"][mask][format] = quantity_json(rate);
   const auto add_words = [&out](const char* field, const std::map<std::string, UnitWords, std::less<>>& classes) {
-    for (const auto& [key, list] : classes)
-      out[field][key] = {{"value", list.words}, {"kind", list.kind}, {"source", list.source}};
+    for (const auto& [key, list] : classes) out[field][key] = known_json(list.words, list.kind, list.source);
   };
   add_words("block_scales", hardware.block_scales);
   add_words("elements", hardware.elements);
   add_words("undocumented", hardware.undocumented);
   for (const auto& [key, share] : hardware.efficiency_of) out["efficiency_of"][key] = quantity_json(share);
   for (const auto& [operands, adder] : hardware.adders)
-    out["adders"][operands] = {{"value", adder.row}, {"kind", adder.kind}, {"source", adder.source}};
-  out["random_source"] = {{"value", hardware.hardware_random ? "hardware" : "philox"},
-                          {"kind", hardware.random_kind},
-                          {"source", hardware.random_source}};
-  if (hardware.has_node)
-    out["node_size"] = {{"value", hardware.node_size}, {"kind", "given"}, {"source", hardware.node_source}};
+    out["adders"][operands] = known_json(adder.row, adder.kind, adder.source);
+  out["random_source"] =
+      known_json(hardware.hardware_random ? "hardware" : "philox", hardware.random_kind, hardware.random_source);
+  if (hardware.has_node) out["node_size"] = known_json(hardware.node_size, "given", hardware.node_source);
   if (hardware.rented_whole) out["rented_whole"] = true;
   const std::pair<const char*, std::optional<Quantity>> figures[] = {
       {"efficiency", hardware.efficiency},

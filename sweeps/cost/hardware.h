@@ -88,6 +88,9 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
 Hardware load_hardware(std::string_view word, std::string_view place = "");
 std::vector<std::string> hardware_names();
 Json to_json(const Hardware& hardware);
+/// {"value", "kind", "source"}: a figure with its origin, and the same of a Quantity.
+Json known_json(const Json& value, const std::string& kind, const std::string& source);
+Json quantity_json(const Quantity& quantity);
 
 /// Chips with a native FP4 rate: the profiles on which FP4 recipes are worth comparing.
 bool has_fp4(const Hardware& hardware);

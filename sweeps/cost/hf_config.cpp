@@ -38,6 +38,7 @@ bool is_hf_config(const Json& object) {
   return object.is_object() && object.contains("model_type") && !object.contains("linears");
 }
 
+// long: a formula for each figure of a model
 Model model_from_hf(const Json& object, const std::string& place) {
   JsonReader reader(object, place);
   const Family& family = families[reader.at("model_type").word(names_of(families))];

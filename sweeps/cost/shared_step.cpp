@@ -160,6 +160,7 @@ StepSeconds step_parts(const std::vector<Term>& terms) {
   return parts;
 }
 
+// long: a formula for each time, of those before it
 Communication communication(const Model& model, const Hardware& hardware, const CostOptions& options,
                             const StepSeconds& seconds) {
   Communication out;

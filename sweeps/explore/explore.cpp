@@ -142,6 +142,26 @@ std::vector<const ConfigResult*> best_share(const std::vector<const ConfigResult
 
 // ---- importance ----
 
+// By how many residual SDs each lies above the predicted front of its context.
+static std::vector<double> above_front(const std::vector<const ConfigResult*>& all, const Costs& costs,
+                                       const Prediction& prediction) {
+  std::map<std::string, std::vector<size_t>> contexts;
+  for (size_t i = 0; i < all.size(); ++i) contexts[all[i]->record.reference].push_back(i);
+  std::vector<double> z(all.size(), 0);
+  for (auto& [context, order] : contexts) {
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const double xa = costs.of(*all[a]).overhead, xb = costs.of(*all[b]).overhead;
+      return std::tie(xa, prediction.value[a]) < std::tie(xb, prediction.value[b]);
+    });
+    double best = INFINITY;
+    for (const size_t i : order) {
+      best = std::min(best, prediction.value[i]);
+      if (prediction.residual_sd > 0) z[i] = (prediction.value[i] - best) / prediction.residual_sd;
+    }
+  }
+  return z;
+}
+
 std::vector<const ConfigRecord*> Planner::important(const Results& pilot_results, Stage& stage) {
   // All configurations of the space with their labels, taken or not.
   const Results space(grid_, plan_.axes, plan_.configs, plan_.points, {}, {});
@@ -169,22 +189,7 @@ std::vector<const ConfigRecord*> Planner::important(const Results& pilot_results
     gaps.push_back(worst);
   }
   const Prediction prediction = predict_gaps(all, pilot, gaps);
-  std::map<std::string, std::vector<size_t>> contexts;
-  for (size_t i = 0; i < all.size(); ++i) contexts[all[i]->record.reference].push_back(i);
-  std::vector<double> z(all.size(), 0);
-  for (const auto& [context, members] : contexts) {
-    std::vector<size_t> order = members;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      const double xa = costs.of(*all[a]).overhead;
-      const double xb = costs.of(*all[b]).overhead;
-      return std::tie(xa, prediction.value[a]) < std::tie(xb, prediction.value[b]);
-    });
-    double best = INFINITY;
-    for (const size_t i : order) {
-      best = std::min(best, prediction.value[i]);
-      if (prediction.residual_sd > 0) z[i] = (prediction.value[i] - best) / prediction.residual_sd;
-    }
-  }
+  const std::vector<double> z = above_front(all, costs, prediction);
   const double budget = static_cast<double>(grid_.sample) - static_cast<double>(pilot.size());
   std::vector<bool> rest;
   for (const ConfigResult* config : all) rest.push_back(!taken_.contains(config->record.hash));

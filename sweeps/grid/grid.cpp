@@ -299,6 +299,7 @@ void check_together(const Grid& grid, const JsonReader& json) {
 
 }  // namespace
 
+// long: a question for each field, in the order of the reference
 Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* notes) {
   Grid grid;
   grid.place = place;

@@ -143,6 +143,65 @@ double left_of(const std::optional<Divergence>& without) {
 }
 double made_by(const Turn& turn) { return turn.alone && turn.alone->kl.n > 0 ? turn.alone->kl.mean : -1; }
 
+// A recipe against the outputs under the other, and how many evaluations that took.
+struct Comparer {
+  const Judge& judge;
+  const sim::Answers& reference;
+  int per_example;
+  const std::function<void(size_t done, size_t all)>& progress;
+  size_t done = 0, all = 0;
+
+  void step() {
+    if (progress) progress(++done, all);
+  }
+  Divergence against_reference(const sim::Answers& a) const {
+    return divergence(a.outputs, reference.outputs, reference.classes, per_example);
+  }
+  // Nothing where the recipe cannot run; `reason` says why.
+  std::optional<Divergence> under(const std::function<Json()>& recipe, std::string& reason) {
+    std::optional<Divergence> left;
+    try {
+      left = against_reference(judge.under(recipe()).result.answers);
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    step();
+    return left;
+  }
+};
+
+// Each word turned alone, and all but it.
+void turn_words(Rollout& out, Comparer& c) {
+  for (Turn& turn : out.turns) {
+    if (out.turns.size() == 1) {
+      turn.alone = out.all;
+      turn.without = c.against_reference(c.reference);
+      continue;
+    }
+    turn.alone = c.under([&] { return with_word(out.against, turn.word, turn.recipe); }, turn.reason);
+    turn.without = c.under([&] { return with_word(out.recipe, turn.word, turn.against); }, turn.reason);
+  }
+  std::stable_sort(out.turns.begin(), out.turns.end(), [](const Turn& a, const Turn& b) {
+    const double left_a = left_of(a.without), left_b = left_of(b.without);
+    return left_a != left_b ? left_a < left_b : made_by(a) > made_by(b);
+  });
+}
+
+// Where no word is the cause: pairs of those that leave least.
+void turn_pairs(Rollout& out, Comparer& c) {
+  for (size_t second = 1; second < std::min(out.turns.size(), most_paired); ++second)
+    for (size_t first = 0; first < second; ++first) out.pairs.push_back({first, second, {}});
+  c.all += out.pairs.size();
+  for (PairTurn& pair : out.pairs) {
+    const Turn &one = out.turns[pair.first], &two = out.turns[pair.second];
+    std::string unsaid;
+    pair.without =
+        c.under([&] { return with_word(with_word(out.recipe, one.word, one.against), two.word, two.against); }, unsaid);
+  }
+  std::stable_sort(out.pairs.begin(), out.pairs.end(),
+                   [](const PairTurn& a, const PairTurn& b) { return left_of(a.without) < left_of(b.without); });
+}
+
 }  // namespace
 
 Rollout compare_rollout(const std::string& checkpoint, const Json& against, const Json& recipe,
@@ -154,78 +213,34 @@ Rollout compare_rollout(const std::string& checkpoint, const Json& against, cons
   Rollout out;
   out.against = first.config.at("recipe"), out.recipe = second.config.at("recipe");
   out.turns = different_words(out.against, out.recipe);
-  const bool is_one_word = out.turns.size() == 1;
-  size_t all = 4 + (is_one_word ? 0 : 2 * out.turns.size());
-  size_t done = 1;
-  const auto step = [&] {
-    if (progress) progress(++done, all);
-  };
-  step();
   const sim::Answers &reference = first.result.answers, &answers = second.result.answers;
+  const size_t turned = out.turns.size() == 1 ? 0 : 2 * out.turns.size();
+  Comparer c = {judge, reference, tasks::sequence_of(first.config), progress, 1, 4 + turned};
+  c.step();
   if (reference.classes == 0)
     throw Error("--against: task " + first.config.at("task").at("name").get<std::string>() +
                 " has no classes, and so no probabilities; accepted: a checkpoint of classifier, lm or recommender");
-  const int per_example = tasks::sequence_of(first.config);
-  const auto against_reference = [&](const sim::Answers& a) {
-    return divergence(a.outputs, reference.outputs, reference.classes, per_example);
-  };
   out.tokens = static_cast<int64_t>(answers.labels.size());
-  out.examples = (out.tokens + per_example - 1) / per_example;
+  out.examples = (out.tokens + c.per_example - 1) / c.per_example;
   out.against_metrics = first.result.metrics, out.recipe_metrics = second.result.metrics;
-  out.all = against_reference(answers);
+  out.all = c.against_reference(answers);
 
   if (const auto pair = sim::first_difference(first_log, second_log)) {
     const sim::ForwardLog::Product& p = second_log.products()[static_cast<size_t>(pair->second)];
     const std::string operand = operand_of(first_log.products()[static_cast<size_t>(pair->first)].hashes, p.hashes);
     sim::ForwardLog kept_first(pair->first), kept_second(pair->second);
     judge.under(against, &kept_first);
-    step();
+    c.step();
     judge.under(recipe, &kept_second);
     const size_t which = matrix_of(operand);
     out.first = described(p, operand, kept_first.kept()[which], kept_second.kept()[which]);
   } else {
-    step();
+    c.step();
   }
-  step();
+  c.step();
 
-  for (Turn& turn : out.turns) {
-    if (is_one_word) {
-      turn.alone = out.all;
-      turn.without = against_reference(reference);
-      continue;
-    }
-    const auto turned = [&](const Json& base, const Json& value) -> std::optional<Divergence> {
-      std::optional<Divergence> left;
-      try {
-        left = against_reference(judge.under(with_word(base, turn.word, value)).result.answers);
-      } catch (const Error& error) {
-        turn.reason = error.what();
-      }
-      step();
-      return left;
-    };
-    turn.alone = turned(out.against, turn.recipe);
-    turn.without = turned(out.recipe, turn.against);
-  }
-  std::stable_sort(out.turns.begin(), out.turns.end(), [](const Turn& a, const Turn& b) {
-    const double left_a = left_of(a.without), left_b = left_of(b.without);
-    return left_a != left_b ? left_a < left_b : made_by(a) > made_by(b);
-  });
-  if (out.all.kl.n == 0 || out.all.kl.mean == 0 || !cause_of(out).words.empty()) return out;
-  for (size_t second = 1; second < std::min(out.turns.size(), most_paired); ++second)
-    for (size_t first = 0; first < second; ++first) out.pairs.push_back({first, second, {}});
-  all += out.pairs.size();
-  for (PairTurn& pair : out.pairs) {
-    const Turn &one = out.turns[pair.first], &two = out.turns[pair.second];
-    try {
-      const Json back = with_word(with_word(out.recipe, one.word, one.against), two.word, two.against);
-      pair.without = against_reference(judge.under(back).result.answers);
-    } catch (const Error&) {
-    }
-    step();
-  }
-  std::stable_sort(out.pairs.begin(), out.pairs.end(),
-                   [](const PairTurn& a, const PairTurn& b) { return left_of(a.without) < left_of(b.without); });
+  turn_words(out, c);
+  if (out.all.kl.n > 0 && out.all.kl.mean != 0 && cause_of(out).words.empty()) turn_pairs(out, c);
   return out;
 }
 

@@ -18,12 +18,6 @@ constexpr const char* legend =
     "Difference of the loss with simultaneous 95 % intervals; orange: worse, blue: better; shaded: 2 % of the "
     "gap of the 4-bit format.";
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
-  return out;
-}
-
 // Letters, not bytes: a name may hold signs of several bytes.
 double letters(const std::string& text) {
   return static_cast<double>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -128,7 +122,7 @@ class Forest {
 
   void text(double x, double y, const std::string& content, const std::string& more = "") {
     parts_ +=
-        fmt::format("<text x=\"{}\" y=\"{}\" {}>{}</text>\n", coordinate(x), coordinate(y), more, escaped(content));
+        fmt::format("<text x=\"{}\" y=\"{}\" {}>{}</text>\n", coordinate(x), coordinate(y), more, svg_escaped(content));
   }
 
   void draw_task(const std::string& task, double left) {
@@ -206,6 +200,12 @@ class Forest {
 };
 
 }  // namespace
+
+std::string svg_escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
+  return out;
+}
 
 std::string forest_svg(const std::vector<ReportComparison>& rows, const ForestWords& words) {
   const std::vector<ReportComparison> drawn = words.times ? as_logarithms(rows) : rows;

@@ -17,6 +17,9 @@ struct ForestWords {
   bool times = false;  // the numbers are factors less 1: the axis shows the factors, 2 x as far from 1 x as 0.5 x
 };
 
+/// Text of an SVG.
+std::string svg_escaped(const std::string& text);
+
 std::string forest_svg(const std::vector<ReportComparison>& rows, const ForestWords& words);
 
 }  // namespace fp4

@@ -172,6 +172,7 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
   return table;
 }
 
+// long: one table, its columns and below them its cells
 ResultTable group_rows(const Results& results, const Costs& costs, const TableOptions& options) {
   ResultTable table;
   table.columns = results.axes();

@@ -13,6 +13,7 @@
 #include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "sweeps/judge/statistics.h"
 #include "tasks/run.h"
 #include "tools/bench/benches.h"
@@ -100,11 +101,10 @@ std::map<std::string, double> pytorch_steps(const std::vector<std::string>& mode
   const std::string_view text = bench_scripts().front().content;
   std::fwrite(text.data(), 1, text.size(), script.get());
   std::fflush(script.get());
-  std::string list;
-  for (const std::string& m : models) list += (list.empty() ? "" : ",") + m;
   std::map<std::string, double> seconds;
   for (const char* python : {"python3", "/usr/bin/python3"}) {
-    const std::string out = output_of(std::string(python) + " " + name + " --models " + list + " 2>/dev/null");
+    const std::string out =
+        output_of(std::string(python) + " " + name + " --models " + joined(models, ",") + " 2>/dev/null");
     if (out.empty()) continue;
     const sim::Json result = sim::Json::parse(out);
     pytorch = result.at("torch").get<std::string>() + ", eager, fp32, one thread";

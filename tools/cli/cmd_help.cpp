@@ -8,6 +8,7 @@
 #include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "tools/cli/catalogue.h"
 #include "tools/cli/glossary.h"
 #include "tools/cli/options.h"
@@ -22,13 +23,6 @@ struct HelpOptions {
   std::string schema, page;
   bool json = false;
 };
-
-// "a, b and c" would read well; lists of places are long, so "a, b, c".
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 // Rows of several places that say the same.
 struct Found {
@@ -185,15 +179,16 @@ void print_overview(const CLI::App& root) {
       ". `fp4sim help WORD` explains a field, a word of `fp4sim list`, or one that tables and papers use (tied, RHT).");
 }
 
+void print_schema(const std::string& word) {
+  std::vector<std::string> files;
+  for (const ReferenceKind& kind : reference_kinds())
+    if (kind.is_file) files.push_back(kind.name);
+  accepted_index("help --schema", word, files);
+  print_json(reference_schema(*find_kind(word)));
+}
+
 void run_help(const CLI::App& root, const HelpOptions& o) {
-  if (!o.schema.empty()) {
-    std::vector<std::string> files;
-    for (const ReferenceKind& kind : reference_kinds())
-      if (kind.is_file) files.push_back(kind.name);
-    if (std::find(files.begin(), files.end(), o.schema) == files.end())
-      throw unknown_word("help --schema", o.schema, files);
-    return print_json(reference_schema(*find_kind(o.schema)));
-  }
+  if (!o.schema.empty()) return print_schema(o.schema);
   if (!o.page.empty()) {
     fmt::print("{}", reference_page(o.page));
     return;
@@ -209,9 +204,7 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
     path += (path.empty() ? "" : " ") + app->get_name();
     app = subs[0];
   }
-  if (o.words.empty()) {
-    return print_overview(root);
-  }
+  if (o.words.empty()) return print_overview(root);
   std::string word = o.words.back();
   std::vector<Found> found = o.words.size() == 1 ? find_fields(word) : std::vector<Found>();
   // A path as files and messages write it, wgrad.*.rounding or tune.train.lr.rungs: the field at its end.
@@ -221,8 +214,7 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
   const ReferenceKind* kind = o.words.size() == 1 ? find_kind(word) : nullptr;
   const std::string paper = paper_number(word);
   const Table listed = o.words.size() > 1 ? Table() : paper.empty() ? catalogue_table(word) : paper_table(paper);
-  std::string phrase;
-  for (const std::string& part : o.words) phrase += (phrase.empty() ? "" : " ") + part;
+  const std::string phrase = joined(o.words, " ");
   const GlossaryEntry* entry = glossary_entry(phrase);
   if (app == &root && kind == nullptr && found.empty() && listed.rows.empty() && entry == nullptr)
     refuse(root, app == &root && o.words.size() > 1 ? phrase : word);

@@ -9,6 +9,7 @@
 #include "src/text/json_reader.h"
 #include "src/text/member_json.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "sweeps/judge/results.h"
 #include "tasks/run.h"
 #include "tools/cli/catalogue.h"
@@ -114,9 +115,7 @@ void show_layers(const ShowOptions& o) {
 
 void command_list(CLI::App& app, Invocation&) {
   auto o = std::make_shared<ListOptions>();
-  std::string topics;
-  for (const std::string& topic : catalogue_topics()) topics += (topics.empty() ? "" : ", ") + topic;
-  option(app, "TOPIC TOPIC", o->topics, topics + " (default: all)");
+  option(app, "TOPIC TOPIC", o->topics, joined(catalogue_topics()) + " (default: all)");
   add_json_option(app, o->json);
   CLI::Option* words = app.add_flag("--words", o->words, "Print the names alone, one a line");
   option(app, "--sweep DIR", o->sweep, "With --words axes: the axes of this sweep")->needs(words);

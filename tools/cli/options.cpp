@@ -7,6 +7,7 @@
 
 #include "src/files/output.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "src/threads/parallel.h"
 #include "tools/cli/streams.h"
 
@@ -21,9 +22,7 @@ void add_place_options(CLI::App& app, PlaceOptions& options) {
 int BackendOptions::thread_count() const { return threads > 0 ? threads : threads_of_machine(); }
 
 CLI::Option* add_backend_option(CLI::App& app, std::string& backend, const std::string& more) {
-  std::string words;
-  for (const std::string& name : backend_names()) words += (words.empty() ? "" : ", ") + name;
-  return app.add_option("--backend", backend, words + more);
+  return app.add_option("--backend", backend, joined(backend_names()) + more);
 }
 
 void add_backend_options(CLI::App& app, BackendOptions& options) {

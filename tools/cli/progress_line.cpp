@@ -94,6 +94,13 @@ void ProgressLine::update(ProgressState state) {
   draw(now);
 }
 
+void ProgressLine::count(int64_t done, int64_t all, const std::string& more) {
+  update({.done = static_cast<double>(done),
+          .all = static_cast<double>(all),
+          .count = fmt::format("{}/{}", done, all),
+          .more = more});
+}
+
 void ProgressLine::finish() {
   const std::lock_guard lock(mutex_);
   has_state_ = false;

@@ -37,6 +37,8 @@ class ProgressLine {
   ~ProgressLine();
 
   void update(ProgressState state);
+  /// Of things that are counted: "12/40".
+  void count(int64_t done, int64_t all, const std::string& more = "");
   /// Ends the line that is being drawn: what is written next stands on its own. The next update begins anew.
   void finish();
   /// The work of another stage: its rate and time left owe nothing to what went before.

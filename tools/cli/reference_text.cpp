@@ -6,6 +6,7 @@
 
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
+#include "src/text/words.h"
 #include "tools/cli/reference.h"
 
 namespace fp4::tools {
@@ -113,9 +114,7 @@ std::string value_text(const FieldNotes& notes) {
   if (notes.items) forms.push_back("list of " + value_text(*notes.items));
   if (notes.is_object) forms.push_back(!notes.type.empty() ? notes.type : "object");
   if (forms.empty()) return "any";
-  std::string text;
-  for (const std::string& form : forms) text += (text.empty() ? "" : "; ") + form;
-  return text;
+  return joined(forms, "; ");
 }
 
 std::string default_text(const FieldNotes& notes) {

@@ -150,8 +150,7 @@ std::string markdown_cell(const std::string& text) {
   return out;
 }
 
-std::string unaligned_table(const Table& table) {
-  const bool is_csv = table_form == TableForm::csv;
+std::string unaligned_table(const Table& table, bool is_csv) {
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string out = is_csv ? "" : "|";
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
@@ -175,8 +174,10 @@ std::string unaligned_table(const Table& table) {
 
 void set_table_form(TableForm form) { table_form = form; }
 
+std::string markdown_table(const Table& table) { return unaligned_table(table, false); }
+
 std::string format_table(const Table& given, std::size_t width, bool styled) {
-  if (table_form != TableForm::text) return unaligned_table(given);
+  if (table_form != TableForm::text) return unaligned_table(given, table_form == TableForm::csv);
   Table table = given;
   for (Column& column : table.columns) column.title = printable(column.title);
   for (auto& row : table.rows)
@@ -208,7 +209,7 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& given)
   if (table_form != TableForm::text) {
     Table table = {{{"field"}, {"value"}}, {}};
     for (const auto& [name, value] : given) table.rows.push_back({name, value});
-    fmt::print("{}", unaligned_table(table));
+    fmt::print("{}", unaligned_table(table, table_form == TableForm::csv));
     return;
   }
   std::size_t width = 0;

@@ -34,6 +34,8 @@ void set_table_form(TableForm form);
 // styled: title row in bold instead of underlined by dashes.
 std::string format_table(const Table& table, std::size_t width, bool styled);
 void print_table(const Table& table);
+// "| a | b |" with a rule below the titles, whatever the form is that tables leave in.
+std::string markdown_table(const Table& table);
 
 // "name: value" lines with the values aligned.
 void print_fields(const std::vector<std::pair<std::string, std::string>>& fields);
@@ -48,6 +50,9 @@ std::string compact_json(const nlohmann::ordered_json& value, std::size_t width,
 
 // `text` as a terminal may see it: control characters, which can move its cursor or change its title, become \xNN.
 std::string printable(std::string_view text);
+
+// A word as a shell reads it: it's -> 'it'\''s'.
+std::string shell_quoted(const std::string& word);
 
 // 75 -> "1 min 15 s".
 std::string duration(double seconds);

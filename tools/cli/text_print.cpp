@@ -112,6 +112,12 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string shell_quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
 std::string duration(double seconds) {
   if (!(seconds >= 0) || std::isinf(seconds)) return "?";
   if (seconds < 10) return fmt::format("{:.1f} s", seconds);

@@ -5,9 +5,10 @@ The folder of an include is its first word ("fp4/..." is include/fp4); an includ
 tests may include everything and nothing includes tests. ROOMS are the folders inside a folder, in the same order: a room
 includes itself and rooms to its left. Two source files never have one name, whatever their folders: an error that names
 `grid.cpp:40` names one place. No vector function of src/cpu that may stay a call returns one vector in a struct
-(src/cpu/README.md says what g++ does to it). Last: what an error says is for people; no code compares its text, searches
+(src/cpu/README.md says what g++ does to it). What an error says is for people; no code compares its text, searches
 it or keeps it in a variable of its own to do so (fields of Error are there for that), but for main.cpp, which prints it,
-and json_reader.cpp, which takes the library's number off.
+and json_reader.cpp, which takes the library's number off. Last: a function has at most LONGEST lines, or above it a
+comment `// long: REASON`. Files are laid out by clang-format, so a function ends at the first } below its first letter.
 """
 import pathlib
 import re
@@ -23,6 +24,34 @@ VECTOR_CALL = re.compile(r"\bFP4_TARGET\s+(?:__attribute__\(\(\w+\)\)\s+)?(?:inl
 MESSAGE_READ = re.compile(
     r"what\(\)\)?\s*(?:\.\s*(?:r?find|starts_with|ends_with|contains|substr|compare)|[=!]=)|[=!]=\s*\S*what\(\)|\b(?:string|string_view|auto)&?\s+\w+\s*[=({][^;]*\bwhat\(\)")
 MESSAGE_READERS = ("tools/main.cpp", "src/text/json_reader.cpp")
+LONGEST = 60
+TYPE = re.compile(r"\s*(?:(?:template ?<.*>|static|inline|constexpr|typedef) )*(?:namespace|struct|class|union|enum|extern \"C\")\b")
+
+
+def long_functions(text):
+    """(line, lines) of functions of a namespace, and of those of its types, that are longer and do not say why."""
+    lines, holder = text.splitlines(), ""
+    begins = ["", ""]  # by depth the line that opens what is open: "" where that is none, else its number
+    for number, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if indent not in (0, 2) or not line.strip() or line.lstrip().startswith(("#", "//", "template", ")", "public:", "private:")):
+            continue
+        depth = indent // 2
+        if not line.lstrip().startswith("}"):
+            begins[depth] = "" if line.endswith((";", "}")) else number
+            holder = line if depth == 0 else holder
+        elif begins[depth] != "":
+            first, begins[depth] = begins[depth], ""
+            head = lines[first].split("(")[0]
+            is_function = "(" in lines[first] and "=" not in head.split("operator")[0] and not TYPE.match(lines[first])
+            above = first - 1
+            while above > 0 and lines[above].lstrip().startswith(("//", "template")) and "// long: " not in lines[above]:
+                above -= 1
+            says_why = re.match(r"\s*// long: \w", lines[above])
+            if is_function and (depth == 0 or TYPE.match(holder)) and number - first >= LONGEST and not says_why:
+                yield first + 1, number - first + 1
+
+
 SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 failures = []
@@ -40,6 +69,9 @@ for level, folder in enumerate(ORDER):
             failures += [f"{path.relative_to(root)}: {name} is a call that returns a vector" for name in VECTOR_CALL.findall(text)]
         if folder != "tests" and not str(path.relative_to(root)).startswith(MESSAGE_READERS):
             failures += [f"{path.relative_to(root)}: decides by the text of an error: {m[0]}" for m in MESSAGE_READ.finditer(text)]
+        if folder != "tests":
+            failures += [f"{path.relative_to(root)}:{at}: {count} lines; shorten it, or say why above it: // long: REASON"
+                         for at, count in long_functions(text)]
         for number, line in enumerate(text.splitlines(), 1):
             found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             if not found:

@@ -9,6 +9,7 @@
 
 namespace fp4::FP4_ISA {
 
+// long: the kernels in the order in which they are asked
 FP4_TARGET inline bool run_product(Product& p) {
   const QuantSpec& sa = p.a.spec;
   const QuantSpec& sb = p.b.spec;

@@ -171,6 +171,7 @@ FP4_TARGET inline void quantize_span(const Quantization& z, const ColumnCodes& c
 
 // 1 x B blocks: one pass over the operand; others once their maxima are shared. Unscaled operands are cut into pieces
 // of 32.
+// long: one hot loop
 FP4_TARGET inline void quantize_lanes(const Quantization& z, const ColumnCodes& c, int64_t panel,
                                       const SharedMaxima* shared = nullptr, int64_t index = 0) {
   const QuantPlan& p = *z.plan;

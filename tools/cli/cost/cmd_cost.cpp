@@ -2,7 +2,6 @@
 // (recommend, sensitivity, validate) are in cmd_cost_study.cpp, measurements (calibrate, measure) in
 // cmd_cost_measure.cpp.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "src/text/words.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/doubt.h"
 #include "tools/cli/command.h"
@@ -55,12 +55,14 @@ std::string or_unknown(const std::optional<double>& value, const char* unit, con
 
 // "fp4 82.1 %, bf16 17.9 %", the narrowest first.
 std::string precision_text(const CostResult& result) {
-  std::string text;
+  std::vector<std::string> shares;
   for (const char* word : {"fp4", "fp6", "fp8", "bf16", "fp32"})
     if (const auto found = result.precisions.find(word); found != result.precisions.end())
-      text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", word, 100 * found->second);
-  return text;
+      shares.push_back(fmt::format("{} {:.1f} %", word, 100 * found->second));
+  return joined(shares);
 }
+
+using SummaryFields = std::vector<std::pair<std::string, std::string>>;
 
 // Whole percents, outwards, so that what lies inside is seen to.
 std::string percent_range(const cost::CostRange& range) {
@@ -115,53 +117,8 @@ std::string way_to_fit(const std::vector<std::string>& recipes, const Context& c
 
 std::string with_doc(const std::string& name, const std::string& doc) { return doc.empty() ? name : name + ": " + doc; }
 
-void print_summary(const std::string& recipe, const CostResult& result, const cost::CostDoubts& doubts,
-                   const Context& context) {
-  const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
-  std::string limits;
-  for (const auto& [what, share] : result.limits)
-    if (share >= 0.0005) limits += fmt::format("{}{} {:.1f} %", limits.empty() ? "" : ", ", what, share * 100);
-  std::vector<std::pair<std::string, std::string>> fields = {
-      {"recipe", recipe},
-      {"model", with_doc(context.model.name, context.model.doc)},
-      {"hardware",
-       with_doc(fmt::format("{} x {}", context.options.devices, context.hardware.name), context.hardware.doc)},
-      {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
-                           format_number(result.tokens_per_second))},
-      {"overhead", fmt::format("{} [{}] over the ideal step of {}", format_percent(result.overhead),
-                               percent_range(doubts.overhead), format_seconds(result.ideal_s))},
-      {"quantisation overhead",
-       fmt::format("{} over the same step with free quantisation", format_percent(result.quantisation_overhead))},
-      {"time", fmt::format("{:.3f} x bf16's step, {:.3f} x mxfp8's, without communication", 1 / result.speedup_bf16,
-                           1 / result.speedup_fp8)},
-      {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
-                                     result.bops.forward, result.bops.backward)},
-      {"multiply-adds", precision_text(result) + (result.decoded.empty() ? "" : ", by codes *")},
-      {"energy", or_unknown(result.energy_j, " J a step, modelled", "board_w")},
-      {"price", or_unknown(result.price, " USD a step", "price_per_hour") +
-                    (result.price ? fmt::format(" [{}]", number_range(*result.price, doubts.step)) : "")},
-      {"points", result.points ? format_number(*result.points) : "none"},
-      {"memory",
-       fmt::format("{}{}", format_bytes(result.memory.total()),
-                   result.memory.fits ? "" : ", MORE than the accelerator has: " + way_to_fit({recipe}, context))},
-      {"step waits for", limits}};
-  fields[3].second += fmt::format(" [{} .. {}]", format_seconds(result.step_time_s * doubts.step.low),
-                                  format_seconds(result.step_time_s * doubts.step.high));
-  if (!result.decoded.empty()) {
-    std::string formats;
-    for (const std::string& format : result.decoded) formats += (formats.empty() ? "" : "; ") + format;
-    fields.emplace_back("* not native",
-                        fmt::format("{} does not multiply {}: priced as bf16 products of decoded operands",
-                                    context.hardware.name, formats));
-  }
-  if (const CostResult other = context.with_what_if(recipe); other.decoded != result.decoded)
-    fields.emplace_back("what if", fmt::format("{} [undocumented; --what-if] where the chip multiplies its codes",
-                                               format_seconds(other.step_time_s)));
-  if (const auto names = cost::estimated_fields(context.hardware); !names.empty())
-    fields.emplace_back("estimates", fmt::format("{} of {}", fmt::join(names, ", "), context.hardware.name));
-  if (!result.dense.empty())
-    fields.emplace_back("priced dense", fmt::format("{} has no sparse rate for {}", context.hardware.name,
-                                                    fmt::join(result.dense, "; ")));
+// What a sequence keeps, and what several accelerators send.
+void add_cache_and_transfers(SummaryFields& fields, const CostResult& result, const Context& context) {
   if (const auto& cache = result.cache) {
     fields.emplace_back("KV cache",
                         fmt::format("{:.4g} bits an element, {} a token (bf16 {})", cache->bits,
@@ -189,6 +146,51 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
   if (c.t2_s > c.tm_s)
     fields.emplace_back("stalls of inputs", fmt::format("preparation {}, fetch {}", format_percent(c.preparation_stall),
                                                         format_percent(c.fetch_stall)));
+}
+
+void print_summary(const std::string& recipe, const CostResult& result, const cost::CostDoubts& doubts,
+                   const Context& context) {
+  const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
+  std::string limits;
+  for (const auto& [what, share] : result.limits)
+    if (share >= 0.0005) limits += fmt::format("{}{} {:.1f} %", limits.empty() ? "" : ", ", what, share * 100);
+  SummaryFields fields = {
+      {"recipe", recipe},
+      {"model", with_doc(context.model.name, context.model.doc)},
+      {"hardware",
+       with_doc(fmt::format("{} x {}", context.options.devices, context.hardware.name), context.hardware.doc)},
+      {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
+                           format_number(result.tokens_per_second))},
+      {"overhead", fmt::format("{} [{}] over the ideal step of {}", format_percent(result.overhead),
+                               percent_range(doubts.overhead), format_seconds(result.ideal_s))},
+      {"quantisation overhead",
+       fmt::format("{} over the same step with free quantisation", format_percent(result.quantisation_overhead))},
+      {"time", fmt::format("{:.3f} x bf16's step, {:.3f} x mxfp8's, without communication", 1 / result.speedup_bf16,
+                           1 / result.speedup_fp8)},
+      {"bit operations", fmt::format("{:.3f} x fp8 (forward {:.3f}, backward {:.3f})", result.bops.training,
+                                     result.bops.forward, result.bops.backward)},
+      {"multiply-adds", precision_text(result) + (result.decoded.empty() ? "" : ", by codes *")},
+      {"energy", or_unknown(result.energy_j, " J a step, modelled", "board_w")},
+      {"price", or_unknown(result.price, " USD a step", "price_per_hour") +
+                    (result.price ? fmt::format(" [{}]", number_range(*result.price, doubts.step)) : "")},
+      {"points", result.points ? format_number(*result.points) : "none"},
+      {"memory",
+       fmt::format("{}{}", format_bytes(result.memory.total()),
+                   result.memory.fits ? "" : ", MORE than the accelerator has: " + way_to_fit({recipe}, context))},
+      {"step waits for", limits}};
+  fields[3].second += fmt::format(" [{} .. {}]", format_seconds(result.step_time_s * doubts.step.low),
+                                  format_seconds(result.step_time_s * doubts.step.high));
+  if (!result.decoded.empty())
+    fields.emplace_back("* not native", decoded_words(context.hardware.name, joined(result.decoded, "; ")));
+  if (const CostResult other = context.with_what_if(recipe); other.decoded != result.decoded)
+    fields.emplace_back("what if", fmt::format("{} [undocumented; --what-if] where the chip multiplies its codes",
+                                               format_seconds(other.step_time_s)));
+  if (const auto names = cost::estimated_fields(context.hardware); !names.empty())
+    fields.emplace_back("estimates", fmt::format("{} of {}", joined(names), context.hardware.name));
+  if (!result.dense.empty())
+    fields.emplace_back("priced dense",
+                        fmt::format("{} has no sparse rate for {}", context.hardware.name, joined(result.dense, "; ")));
+  add_cache_and_transfers(fields, result, context);
   print_fields(fields);
 }
 

@@ -42,12 +42,6 @@ struct Measured {
   std::string digest = {};
 };
 
-std::string shell_quoted(const std::string& word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 // The words of `fp4sim train` for `batch` examples a step.
 std::string training(const StallOptions& o, int batch) {
   std::error_code absent;

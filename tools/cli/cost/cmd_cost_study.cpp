@@ -109,6 +109,34 @@ void print_answer(const std::vector<cost::Recommendation>& rows) {
   fmt::print("\n");
 }
 
+void print_recommended(const RecommendArguments& arguments, const std::vector<cost::Recommendation>& rows) {
+  Table table{{"hardware", "FP4", "recipe", ">count", ">hours", ">USD", ">95 %", ">MWh", ">link stall", ">net stall",
+               "waits for", ">GB"},
+              {}};
+  std::set<std::string> seen;
+  for (const cost::Recommendation& row : rows)
+    if (seen.insert(row.hardware).second || arguments.all)
+      table.rows.push_back(
+          {row.hardware, row.native_fp4 ? "yes" : "no",
+           row.recipe + (row.decoded.empty() ? "" : " *") + (row.tokens_x ? "" : " ?"), std::to_string(row.devices),
+           fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"), fmt::format("{:.0f}", row.price),
+           fmt::format("{:.2g}..{:.2g}k", row.price * row.doubt.low / 1000, row.price * row.doubt.high / 1000),
+           row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "", format_percent(row.interconnect_stall),
+           format_percent(row.network_stall), limited(row), fmt::format("{:.0f}", row.memory_bytes / 1e9)});
+  print_table(table);
+  fmt::print("\n{}\n{:.4g} tokens of {} in {:.4g} h, {:.4g} tokens a step.\n",
+             arguments.all ? "All pairs of chip and recipe, each with its cheapest count."
+                           : "The best recipe of each chip with its cheapest count (--all: every pair).",
+             arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
+  print_wrapped(
+      "FP4: the chip has FP4 matrix units; *: it does not multiply the recipe's format, priced as bf16 products of "
+      "decoded operands. Modelled; 95 %: by what the model does not know of the step, a recipe's extra tokens "
+      "included; "
+      "?: these are not known, and none is priced. Counts are accelerators; clouds rent whole instances. Prices are "
+      "list prices with sources "
+      "in `fp4sim show NAME`.");
+}
+
 void run_recommend(const RecommendArguments& arguments) {
   if (!(arguments.tokens > 0)) throw Error("cost recommend: --tokens: expected a positive number");
   if (!(arguments.hours > 0)) throw Error("cost recommend: --time-budget: expected hours above 0");
@@ -153,31 +181,7 @@ void run_recommend(const RecommendArguments& arguments) {
   print_answer(rows);
   for (const std::string& sentence : answer) print_wrapped(sentence);
   fmt::print("\n");
-  Table table{{"hardware", "FP4", "recipe", ">count", ">hours", ">USD", ">95 %", ">MWh", ">link stall", ">net stall",
-               "waits for", ">GB"},
-              {}};
-  std::set<std::string> seen;
-  for (const cost::Recommendation& row : rows)
-    if (seen.insert(row.hardware).second || arguments.all)
-      table.rows.push_back(
-          {row.hardware, row.native_fp4 ? "yes" : "no",
-           row.recipe + (row.decoded.empty() ? "" : " *") + (row.tokens_x ? "" : " ?"), std::to_string(row.devices),
-           fmt::format("{:.1f}{}", row.hours, row.in_time ? "" : " late"), fmt::format("{:.0f}", row.price),
-           fmt::format("{:.2g}..{:.2g}k", row.price * row.doubt.low / 1000, row.price * row.doubt.high / 1000),
-           row.energy_kwh ? fmt::format("{:.3g}", *row.energy_kwh / 1000) : "", format_percent(row.interconnect_stall),
-           format_percent(row.network_stall), limited(row), fmt::format("{:.0f}", row.memory_bytes / 1e9)});
-  print_table(table);
-  fmt::print("\n{}\n{:.4g} tokens of {} in {:.4g} h, {:.4g} tokens a step.\n",
-             arguments.all ? "All pairs of chip and recipe, each with its cheapest count."
-                           : "The best recipe of each chip with its cheapest count (--all: every pair).",
-             arguments.tokens, arguments.cost.model, arguments.hours, arguments.global_tokens);
-  print_wrapped(
-      "FP4: the chip has FP4 matrix units; *: it does not multiply the recipe's format, priced as bf16 products of "
-      "decoded operands. Modelled; 95 %: by what the model does not know of the step, a recipe's extra tokens "
-      "included; "
-      "?: these are not known, and none is priced. Counts are accelerators; clouds rent whole instances. Prices are "
-      "list prices with sources "
-      "in `fp4sim show NAME`.");
+  print_recommended(arguments, rows);
 }
 
 Table sensitivity_table(const cost::Sensitivity& result, const std::vector<std::string>& recipes) {
@@ -256,24 +260,6 @@ ordered_json comparison_json(const std::vector<PublishedRow>& rows) {
   return out;
 }
 
-std::string markdown(const Table& table) {
-  std::string out;
-  const auto line = [&out](const std::vector<std::string>& cells) {
-    out += "|";
-    for (const std::string& cell : cells) out += " " + cell + " |";
-    out += "\n";
-  };
-  std::vector<std::string> titles, rule;
-  for (const Column& column : table.columns) {
-    titles.push_back(column.title);
-    rule.push_back(column.align == Align::right ? "---:" : "---");
-  }
-  line(titles);
-  line(rule);
-  for (const auto& row : table.rows) line(row);
-  return out;
-}
-
 Table comparison_table(const std::vector<PublishedRow>& rows) {
   Table table{{"hardware", "published", "value", "model", "95 %", "class", "verdict"}, {}};
   for (const PublishedRow& row : rows)
@@ -290,7 +276,7 @@ std::string comparison_markdown(const std::vector<PublishedRow>& rows) {
   table.columns.push_back({"source; remarks"});
   for (size_t i = 0; i < rows.size(); ++i)
     table.rows[i].push_back(rows[i].source + (rows[i].note.empty() ? "" : "; " + rows[i].note));
-  return markdown(table);
+  return markdown_table(table);
 }
 
 // Ranks on every chip with FP4: what a front may rely on.
@@ -302,7 +288,7 @@ std::string ranks_markdown() {
     if (!cost::has_fp4(chip) || name == "host") continue;  // host: the simulator itself, no chip
     const cost::Sensitivity result = cost::sensitivity(facts, cost::load_model("llama3_8b"), chip, {});
     out += fmt::format("\n## {}\n\n{}\n{} of {} pairs keep their order in all columns.\n", name,
-                       markdown(sensitivity_table(result, kUsual)), result.stable_pairs, result.pairs);
+                       markdown_table(sensitivity_table(result, kUsual)), result.stable_pairs, result.pairs);
   }
   return out;
 }

@@ -12,6 +12,7 @@
 #include "src/text/error.h"
 #include "src/text/member_json.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "sweeps/cost/adapt.h"
 #include "tools/cli/options.h"
 
@@ -160,6 +161,10 @@ std::string marked(const std::string& recipe, const cost::CostResult& result) {
   return recipe + (result.decoded.empty() && result.dense.empty() ? "" : " *");
 }
 
+std::string decoded_words(const std::string& chip, const std::string& formats) {
+  return fmt::format("{} does not multiply {}: priced as bf16 products of decoded operands", chip, formats);
+}
+
 std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResult>>& rows, const std::string& chip) {
   std::set<std::string> formats, dense;
   for (const auto& [recipe, result] : rows) {
@@ -168,10 +173,8 @@ std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResu
   }
   std::string text;
   if (!formats.empty())
-    text = fmt::format(
-        "* {} does not multiply {}: priced as bf16 products of decoded operands (block_scales and elements "
-        "of its file say what it does)",
-        chip, fmt::join(formats, "; "));
+    text =
+        "* " + decoded_words(chip, joined(formats, "; ")) + " (block_scales and elements of its file say what it does)";
   if (!dense.empty())
     text += fmt::format("{} {} has no sparse rate for {}: priced as dense products (sparse_rates of its file)",
                         text.empty() ? "*" : ".", chip, fmt::join(dense, "; "));

@@ -40,8 +40,9 @@ std::string format_percent(double share);    // 2.13 %
 std::string format_number(double value);     // four digits
 
 /// "RECIPE *" where the chip decodes operands that it does not multiply; the line that says what the star means, "" for
-/// none.
+/// none. "b200 does not multiply fp4 with ue5m3 for 16: priced as ..".
 std::string marked(const std::string& recipe, const cost::CostResult& result);
+std::string decoded_words(const std::string& chip, const std::string& formats);
 std::string decoded_note(const std::vector<std::pair<std::string, cost::CostResult>>& rows, const std::string& chip);
 
 /// Everything a script may want of one evaluation; `terms` only when asked for.

@@ -276,6 +276,7 @@ void run_pack(const GoldenOptions& o) {
 
 }  // namespace
 
+// long: one table of options
 void command_golden(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<GoldenOptions>();
   app.require_subcommand(1);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/text/member_json.h"
+#include "src/text/words.h"
 #include "sweeps/cost/hardware.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
@@ -52,11 +53,7 @@ void print_advice_rows(const AdviseOptions& o, const Advice& advice) {
                           advice.best() != nullptr ? std::string(word(row.word)) : ""});
   }
   print_table(table);
-  std::string text;
-  for (const std::string& format : formats) text += (text.empty() ? "" : "; ") + format;
-  if (!text.empty())
-    print_wrapped(
-        fmt::format("* {} does not multiply {}: priced as bf16 products of decoded operands", o.cost.hardware, text));
+  if (!formats.empty()) print_wrapped("* " + decoded_words(o.cost.hardware, joined(formats, "; ")));
   print_wrapped(fmt::format(
       "tokens x, step x, cost x: as multiples of {}'s. step x and cost x are medians of {} draws of the cost model's "
       "doubts (results/cost_validation) and of the tokens; alike: some of the middle 95 % find it cheaper than the "

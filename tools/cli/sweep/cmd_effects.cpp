@@ -20,6 +20,7 @@
 #include "sweeps/report/table.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep/effects_print.h"
+#include "tools/cli/sweep/sweep_report.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
 
@@ -65,12 +66,9 @@ std::map<std::string, std::vector<std::string>> conditions(const sweeps::Results
 
 std::vector<ReportComparison> comparisons_of(const sweeps::StudyResult& result) {
   std::vector<ReportComparison> rows;
-  for (const sweeps::StudyEffect& effect : result.effects) {
-    ReportEstimate difference{.mean = effect.comparison.summary.mean};
-    if (effect.comparison.interval)
-      difference.low = effect.comparison.interval->low, difference.high = effect.comparison.interval->high;
-    rows.push_back({effect.group, effect.name, effect.task, difference, effect.comparison.delta});
-  }
+  for (const sweeps::StudyEffect& effect : result.effects)
+    rows.push_back({effect.group, effect.name, effect.task,
+                    estimate(effect.comparison.summary.mean, effect.comparison.interval), effect.comparison.delta});
   return rows;
 }
 
@@ -134,9 +132,12 @@ void run_values(const EffectsOptions& o) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const auto& [name, values] : lists) {
     const sweeps::Summary all = sweeps::summarise(values, 1 - 0.05 / static_cast<double>(family));
-    json.push_back({{"name", name}, {"n", all.n}, {"mean", number(all.n > 0 ? all.mean : NAN)}});
-    json.back()["low"] = number(all.interval ? all.interval->low : NAN);
-    json.back()["high"] = number(all.interval ? all.interval->high : NAN);
+    const ReportEstimate known = estimate(all);
+    json.push_back({{"name", name},
+                    {"n", all.n},
+                    {"mean", number(known.mean)},
+                    {"low", number(known.low)},
+                    {"high", number(known.high)}});
   }
   print_json(json);
 }

@@ -93,8 +93,8 @@ ordered_json point_json(const sweeps::Results& results, const sweeps::ContextFro
   }
   json["relative_gap"] = y == "loss_gap" && has_y ? number(mean / front.scale.loss) : nullptr;
   json["extra_tokens"] = {{"fp32", extra_json(point.extra_fp32)}, {"mxfp8", extra_json(point.extra_mxfp8)}};
-  json["quartet"] = point.quartet ? number(*point.quartet) : nullptr;
-  if (front.target) json["tokens_to_target"] = point.tokens_to_target ? number(*point.tokens_to_target) : nullptr;
+  json["quartet"] = number(point.quartet);
+  if (front.target) json["tokens_to_target"] = number(point.tokens_to_target);
   return json;
 }
 
@@ -110,8 +110,14 @@ ordered_json context_json(const sweeps::ContextFront& front) {
   json["detectable_effect"] = number(front.detectable);
   json["relative_to"] = number(front.scale.loss);
   json["above_irreducible"] = front.scale.above_irreducible;
-  json["target"] = front.target ? number(*front.target) : nullptr;
+  json["target"] = number(front.target);
   return json;
+}
+
+void print_average(const sweeps::Results& results, sweeps::Metric metric) {
+  fmt::print("\nAverage gap over the whole space (Hajek, effective sample size):\n");
+  for (const auto& [task, mean] : sweeps::space_average(results, metric))
+    fmt::print("  {:<12} {:.4g}  ({:.0f})\n", task, mean.mean, mean.effective_n);
 }
 
 void run_pareto(ParetoOptions& o, const Invocation& invocation) {
@@ -132,15 +138,18 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   std::erase_if(effects, [&](const sweeps::Effect& effect) { return !wanted(effect.task); });
   const bool sampled = results.grid().explore == sweeps::Explore::importance;
 
-  ordered_json json = {{"schema", 1}, {"x", o.front.x}, {"y", o.front.y}};
-  json["hardware"] = view.costs.model().hardware;
-  json["model"] = view.costs.model().model;
-  const std::string priced = view.costs.model().model + " on " + view.costs.model().hardware;
-  json["price"] = priced + ", modelled";
-  const std::vector<std::string> advice = usual_answer(view.costs.model().model, view.costs.model().hardware);
-  json["advice"] = advice;
-  json["points"] = ordered_json::array();
-  json["contexts"] = ordered_json::array();
+  const std::string &model = view.costs.model().model, &hardware = view.costs.model().hardware;
+  const std::string priced = model + " on " + hardware;
+  const std::vector<std::string> advice = usual_answer(model, hardware);
+  ordered_json json = {{"schema", 1},
+                       {"x", o.front.x},
+                       {"y", o.front.y},
+                       {"hardware", hardware},
+                       {"model", model},
+                       {"price", priced + ", modelled"},
+                       {"advice", advice},
+                       {"points", ordered_json::array()},
+                       {"contexts", ordered_json::array()}};
   for (const sweeps::ContextFront& front : fronts) {
     json["contexts"].push_back(context_json(front));
     json["contexts"].back()["answer"] = front_answer(results, front, o.front, priced);
@@ -148,11 +157,9 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
       json["points"].push_back(point_json(results, front, point, o.front.y));
   }
   json["effects"] = sweeps::row_objects(effect_table(effects));
-  if (sampled) {
-    for (const auto& [task, mean] : sweeps::space_average(results, metric)) {
+  if (sampled)
+    for (const auto& [task, mean] : sweeps::space_average(results, metric))
       json["space_average"][task] = {{"mean", number(mean.mean)}, {"effective_n", number(mean.effective_n)}};
-    }
-  }
   const std::vector<sweeps::RaisedAlarm> alarms = sweeps::alarms(results, fronts);
   json["alarms"] = alarms_json(alarms);
   json["provenance"] = view_provenance(view, invocation);
@@ -168,12 +175,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
   fmt::print("\n");
   print_effects(results, effects);
-  if (sampled) {
-    fmt::print("\nAverage gap over the whole space (Hajek, effective sample size):\n");
-    for (const auto& [task, mean] : sweeps::space_average(results, metric)) {
-      fmt::print("  {:<12} {:.4g}  ({:.0f})\n", task, mean.mean, mean.effective_n);
-    }
-  }
+  if (sampled) print_average(results, metric);
   print_alarms(alarms);
 }
 
@@ -182,11 +184,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
 void command_pareto(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ParetoOptions>();
   add_view_options(app, o->view);
-  option(app, "--x overhead|quantisation_overhead|step_time_s|energy|price|points", o->front.x,
-         "Cost that the front is judged by")
-      ->capture_default_str();
-  option(app, "--y loss_gap|loss_hp_gap|loss|loss_hp", o->front.y, "Quality that the front is judged by")
-      ->capture_default_str();
+  add_front_options(app, o->front);
   option(app, "-t,--task TASK,..", o->tasks, "Only these tasks");
   app.add_option("--delta", o->front.delta,
                  "Differences within +-delta do not matter (default: the grid's, 2 % of mxfp4's gap)")

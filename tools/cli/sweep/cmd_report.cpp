@@ -14,6 +14,7 @@
 #include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/stop.h"
+#include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/report_beside.h"
 #include "tools/cli/sweep/sweep_report.h"
 #include "tools/cli/table_print.h"
@@ -107,11 +108,7 @@ void command_report(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ReportOptions>();
   add_view_options(app, o->view);
   option(app, "-o,--out FILE", o->out, "The page to write (default: NAME.html of NAME.sweep, here)");
-  option(app, "--x overhead|quantisation_overhead|step_time_s|energy|price|points", o->front.x,
-         "Cost that the front is judged by")
-      ->capture_default_str();
-  option(app, "--y loss_gap|loss_hp_gap|loss|loss_hp", o->front.y, "Quality that the front is judged by")
-      ->capture_default_str();
+  add_front_options(app, o->front);
   option(app, "--chips HARDWARE,..", o->chips, "Further chips that the page switches to, names or files");
   option(app, "--against DIR", o->against, "Another sweep that the page compares with");
   option(app, "--effects FILE", o->effects, "A study's effects.csv as a forest plot (default: DIR/effects.csv)");

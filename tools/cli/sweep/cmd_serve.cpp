@@ -52,19 +52,15 @@ std::vector<PolicyRuns> simulate(const ServeOptions& o, const ServiceFile& file,
   ProgressLine line(
       o.json, [](double rate) { return fmt::format("{:.3g} traces/s", rate); }, 2);
   std::vector<PolicyRuns> runs;
-  const size_t all = o.policies.size() * static_cast<size_t>(o.seeds);
-  size_t done = 0;
+  const int64_t all = static_cast<int64_t>(o.policies.size()) * o.seeds;
+  int64_t done = 0;
   for (const std::string& name : o.policies) {
     runs.push_back({&policy_of(name), {}});
     for (uint64_t seed = o.first_seed; runs.back().seeds.size() < static_cast<size_t>(o.seeds); ++seed) {
       const serve::ServiceRun run = serve::run_seed(file, pool, *runs.back().policy, seed);
       if (requests != nullptr && seed == o.first_seed) add_requests(*requests, name, run, pool);
       runs.back().seeds.push_back(run.figures);
-      ++done;
-      line.update({.done = static_cast<double>(done),
-                   .all = static_cast<double>(all),
-                   .count = fmt::format("{}/{}", done, all),
-                   .more = name});
+      line.count(++done, all, name);
     }
   }
   return runs;

@@ -12,6 +12,7 @@
 #include "src/text/integer_text.h"
 #include "src/text/member_json.h"
 #include "src/text/version.h"
+#include "src/text/words.h"
 #include "src/threads/parallel.h"
 #include "sweeps/explore/sweep.h"
 #include "tools/cli/options.h"
@@ -193,9 +194,9 @@ void refuse_without_points(const sweeps::Planner& planner) {
   if (counts.distinct > 0 || planner.part().count > 1) return;
   if (counts.impossible.empty())
     throw Error(grid.place + ": exclude: leaves no point of " + std::to_string(counts.product));
-  std::string text;
-  for (const auto& [reason, count] : counts.impossible)
-    text += fmt::format("{}{} impossible: {}", text.empty() ? "" : "; ", count, reason);
+  const std::string text = joined(counts.impossible, "; ", [](const auto& entry) {
+    return fmt::format("{} impossible: {}", entry.second, entry.first);
+  });
   const bool has_recipe = grid.source.contains("base") ||
                           std::any_of(grid.axes.begin(), grid.axes.end(),
                                       [](const sweeps::Axis& axis) { return axis.kind == sweeps::AxisKind::recipe; });

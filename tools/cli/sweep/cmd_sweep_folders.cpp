@@ -6,6 +6,7 @@
 
 #include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "src/text/words.h"
 #include "sweeps/explore/sweep.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
@@ -191,13 +192,11 @@ void run_check(const CheckOptions& o, Invocation& invocation) {
     for (const auto& [table, count] : check.rows) json["rows"][table] = count;
     print_json(json);
   } else {
-    std::string rows;
-    for (const auto& [table, count] : check.rows)
-      rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", count, table);
+    const auto count_of = [](const auto& row) { return fmt::format("{} {}", row.second, row.first); };
     const std::string file = o.folder + "/sweep.sqlite";
     for (const std::string& damage : check.damage) print_error(file + ": damaged: " + damage);
     if (dropped > 0) fmt::print("{}: {} damaged rows dropped; `fp4sim sweep run` makes them again\n", file, dropped);
-    if (check.damage.empty()) fmt::print("{}: sound ({})\n", file, rows);
+    if (check.damage.empty()) fmt::print("{}: sound ({})\n", file, joined(check.rows, ", ", count_of));
   }
   if (!check.damage.empty()) invocation.exit_code = 1;
 }

@@ -47,6 +47,14 @@ struct Frame {
 
 }  // namespace
 
+void add_front_options(CLI::App& app, sweeps::FrontOptions& options) {
+  option(app, "--x overhead|quantisation_overhead|step_time_s|energy|price|points", options.x,
+         "Cost that the front is judged by")
+      ->capture_default_str();
+  option(app, "--y loss_gap|loss_hp_gap|loss|loss_hp", options.y, "Quality that the front is judged by")
+      ->capture_default_str();
+}
+
 std::string cost_text(const std::string& column, double value) {
   const bool is_share = column.find("overhead") != std::string::npos;
   return is_share ? fmt::format("{:.2f}%", 100 * value) : fmt::format("{:.4g}", value);

@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "sweeps/judge/pareto.h"
+#include "tools/cli/command.h"
 
 namespace fp4::tools {
+
+// --x and --y.
+void add_front_options(CLI::App& app, sweeps::FrontOptions& options);
 
 // Letters: # on, o undecided, x off, s screening; . everything else that was run. Points above the picture stand in its
 // top row. Plain ASCII, at most `width` columns.

@@ -84,10 +84,8 @@ void print_diverged(const sweeps::Results& results, const ContextFront& front) {
   print_table(table);
 }
 
-}  // namespace
-
-void print_race(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
-                size_t members) {
+// What was run, and what its words mean.
+void print_race_words(const ContextFront& front) {
   print_wrapped(fmt::format(
       "Race on up to {} fresh seeds{}. The intervals of its {} pairs are simultaneous (95 %), over all rounds. Costs "
       "that "
@@ -108,6 +106,13 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
                     "a chance of {:.2g} %.",
                     front.left_out, 100 * front.left_out_chance));
   print_wrapped(scale_text(front) + spread_text(front));
+}
+
+}  // namespace
+
+void print_race(const sweeps::Results& results, const ContextFront& front, const sweeps::FrontOptions& options,
+                size_t members) {
+  print_race_words(front);
   Table table = race_table(results, options);
   for (const FrontPoint& point : front.points) {
     const FrontPoint* step = &point;

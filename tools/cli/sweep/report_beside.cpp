@@ -45,17 +45,6 @@ std::map<std::string, const ConfigResult*> by_words(const sweeps::Results& resul
   return found;
 }
 
-ReportEstimate estimate_of(const std::vector<double>& values) {
-  const sweeps::Summary summary = sweeps::summarise(values);
-  ReportEstimate estimate;
-  if (summary.n > 0) estimate.mean = summary.mean;
-  if (summary.interval) {
-    estimate.low = summary.interval->low;
-    estimate.high = summary.interval->high;
-  }
-  return estimate;
-}
-
 ReportMatch match_of(const SweepView& here, const ConfigResult& mine, const SweepView& there, const ConfigResult& other,
                      const std::string& y) {
   ReportMatch match;
@@ -70,7 +59,7 @@ ReportMatch match_of(const SweepView& here, const ConfigResult& mine, const Swee
     const auto before = value_of(here.results, mine, *own, y);
     if (value && before) differences.push_back(*value - *before);
   }
-  match.difference = estimate_of(differences);
+  match.difference = estimate(sweeps::summarise(differences));
   match.same_bits = shared > 0 && same == shared;
   return match;
 }

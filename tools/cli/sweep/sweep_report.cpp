@@ -16,18 +16,13 @@
 #include "sweeps/judge/attribution.h"
 #include "tasks/run.h"
 #include "tools/cli/sweep/front_print.h"
+#include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 
 namespace {
 
 using Json = nlohmann::json;
-
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
 
 // Paths of `value` that differ from `base`, down to the leaves.
 void differences(const Json& value, const Json& base, const std::string& path, std::map<std::string, Json>& out) {
@@ -43,21 +38,8 @@ void differences(const Json& value, const Json& base, const std::string& path, s
   }
 }
 
-ReportEstimate estimate(double mean, const std::optional<sweeps::Interval>& interval) {
-  ReportEstimate estimate{.mean = mean};
-  if (interval) {
-    estimate.low = interval->low;
-    estimate.high = interval->high;
-  }
-  return estimate;
-}
-
-ReportEstimate estimate(const sweeps::Summary& summary) {
-  return summary.n == 0 ? ReportEstimate{} : estimate(summary.mean, summary.interval);
-}
-
 // A bound is a missing mean with one known end.
-ReportEstimate estimate(const std::optional<sweeps::ExtraTokens>& extra) {
+ReportEstimate estimate_of(const std::optional<sweeps::ExtraTokens>& extra) {
   if (!extra) return {};
   if (extra->bound == sweeps::Bound::exact) return estimate(extra->share, extra->raw);
   return extra->bound == sweeps::Bound::above ? ReportEstimate{.low = extra->share}
@@ -172,8 +154,8 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   const ReportEstimate& gap = row.qualities.front();
   const double loss = front.scale.loss;
   row.qualities.push_back({.mean = gap.mean / loss, .low = gap.low / loss, .high = gap.high / loss});
-  row.qualities.push_back(estimate(point.extra_fp32));
-  row.qualities.push_back(estimate(point.extra_mxfp8));
+  row.qualities.push_back(estimate_of(point.extra_fp32));
+  row.qualities.push_back(estimate_of(point.extra_mxfp8));
   for (size_t k = row.qualities.size(); k < columns.size(); ++k)
     row.qualities.push_back(estimate(summary_of(view.results, config, confirm, columns[k].name)));
   row.seeds = static_cast<int>(shown_seeds(point, "loss_gap"));
@@ -188,6 +170,18 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   row.config = config.record.config;
   row.command = reproduce_command(config.record);
   return row;
+}
+
+ReportEffect effect_of(const sweeps::Effect& effect) {
+  return {.task = effect.task,
+          .axis = effect.axis,
+          .value = effect.value,
+          .reference = effect.reference,
+          .effect = estimate(effect.comparison.summary.mean, effect.comparison.interval),
+          .q10 = effect.weighted ? report_unknown : effect.low_decile,
+          .q90 = effect.weighted ? report_unknown : effect.high_decile,
+          .share = effect.weighted ? report_unknown : effect.same_sign,
+          .verdict = std::string(word(effect.comparison.verdict)) + (effect.rates_differ > 0 ? ", rates differ" : "")};
 }
 
 std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweeps::ContextFront>& fronts) {
@@ -210,6 +204,13 @@ std::vector<std::string> notes_of(const SweepView& view, const std::vector<sweep
 
 }  // namespace
 
+ReportEstimate estimate(double mean, const std::optional<sweeps::Interval>& interval) {
+  return interval ? ReportEstimate{mean, interval->low, interval->high} : ReportEstimate{.mean = mean};
+}
+ReportEstimate estimate(const sweeps::Summary& summary) {
+  return summary.n == 0 ? ReportEstimate{} : estimate(summary.mean, summary.interval);
+}
+
 std::string reproduce_command(const sweeps::ConfigRecord& record) {
   const Json config = Json::parse(record.config);
   // Without the file of a recipe, which may be gone, or say something else by now.
@@ -230,7 +231,7 @@ std::string reproduce_command(const sweeps::ConfigRecord& record) {
   }
   if (config.contains("eval")) changed["eval.recipe"] = config["eval"]["recipe"];
   for (const auto& [path, value] : changed) {
-    command += " --set " + quoted(path + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+    command += " --set " + shell_quoted(path + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
   }
   return command + " --seed {seed}";
 }
@@ -275,22 +276,10 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
     for (const sweeps::RunRecord& run : config.runs)
       input.runs.push_back(run_of(results, config, run, input.quality_columns));
   }
-  const std::map<std::string, double> delta = sweeps::delta_by_task(fronts);
   // Of one axis the front says all: what it does on average would only say it again.
-  std::vector<sweeps::Effect> effects;
-  if (results.axes().size() > 1) effects = sweeps::attribute(results, sweeps::Metric::loss, delta);
-  for (const sweeps::Effect& effect : effects) {
-    input.effects.push_back(
-        {.task = effect.task,
-         .axis = effect.axis,
-         .value = effect.value,
-         .reference = effect.reference,
-         .effect = estimate(effect.comparison.summary.mean, effect.comparison.interval),
-         .q10 = effect.weighted ? report_unknown : effect.low_decile,
-         .q90 = effect.weighted ? report_unknown : effect.high_decile,
-         .share = effect.weighted ? report_unknown : effect.same_sign,
-         .verdict = std::string(word(effect.comparison.verdict)) + (effect.rates_differ > 0 ? ", rates differ" : "")});
-  }
+  if (results.axes().size() > 1)
+    for (const sweeps::Effect& effect : sweeps::attribute(results, sweeps::Metric::loss, sweeps::delta_by_task(fronts)))
+      input.effects.push_back(effect_of(effect));
   const std::set<std::string> kept = report_curve_hashes(input);
   for (const sweeps::ConfigResult& config : results.configs()) {
     if (!kept.contains(config.record.hash)) continue;

@@ -128,6 +128,7 @@ void print_trace(const Operand& a, const Operand& b, const Accumulator& adder, c
   print_table(table);
 }
 
+// long: what is refused, in the order in which it is told, and one product
 void run_gemm(const CLI::App& app, const GemmOptions& o) {
   refuse_idle(app, o);
   MultiplyCall call;

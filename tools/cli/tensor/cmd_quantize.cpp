@@ -43,6 +43,7 @@ struct OutcomeCount {
 };
 
 // The tensors that were converted, one a line, then every outcome; what is not understood or not finite by name.
+// long: two tables and their JSON, of one pass over the tensors
 void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   std::array<OutcomeCount, std::size(outcome_table)> counts{};
   OutcomeCount total;
@@ -228,6 +229,7 @@ void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invoc
 
 }  // namespace
 
+// long: one table of options
 void command_quantize(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<QuantizeOptions>();
   option(app, "IN FILE|DIR", o->job.in,

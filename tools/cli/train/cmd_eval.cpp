@@ -61,11 +61,7 @@ std::vector<EvaluatedRow> evaluate_all(const EvalOptions& o) {
         .recipe = name, .is_own = recipe.is_null(), .evaluated = tasks::evaluate(o.checkpoint, recipe, options)};
     if (row.is_own) row.recipe = row.evaluated.config.at("recipe").at("name").get<std::string>();
     rows.push_back(std::move(row));
-    const size_t all = o.recipes.size() + 1;
-    line.update({.done = static_cast<double>(rows.size()),
-                 .all = static_cast<double>(all),
-                 .count = fmt::format("{}/{}", rows.size(), all),
-                 .more = rows.back().recipe});
+    line.count(static_cast<int64_t>(rows.size()), static_cast<int64_t>(o.recipes.size()) + 1, rows.back().recipe);
   };
   for (const std::string& name : o.recipes) sim::recipe_from_json(name, "--recipes");  // before anything is computed
   add("", sim::Json());
@@ -130,13 +126,9 @@ void run_against(const EvalOptions& o, Invocation& invocation) {
   sim::recipe_from_json(recipe, "--recipe");
   ProgressLine line(
       o.json, [](double rate) { return fmt::format("{:.3g} evaluations/s", rate); }, 2);
-  const sweeps::Rollout rollout =
-      sweeps::compare_rollout(o.checkpoint, against, recipe, eval_options(o), [&](size_t done, size_t all) {
-        line.update({.done = static_cast<double>(done),
-                     .all = static_cast<double>(all),
-                     .count = fmt::format("{}/{}", done, all),
-                     .more = ""});
-      });
+  const sweeps::Rollout rollout = sweeps::compare_rollout(
+      o.checkpoint, against, recipe, eval_options(o),
+      [&](size_t done, size_t all) { line.count(static_cast<int64_t>(done), static_cast<int64_t>(all)); });
   const auto shown = [&](const std::string& word) { return word == "own" ? own_name : word; };
   std::string name = shown(o.recipes.empty() ? o.against : o.recipes[0]);
   for (size_t i = 0; i < o.sets.size(); ++i) name += (i == 0 ? " with " : ", ") + o.sets[i];

@@ -26,14 +26,51 @@ struct StatsOptions {
 
 constexpr const char* quantities[] = {"amax", "amax_over_rms", "kurtosis", "clipped", "underflow", "nmse"};
 
+using Key = std::tuple<std::string, std::string, std::string, int>;  // layer, gemm, operand, probe
+struct TracedRows {
+  std::vector<Key> order;
+  std::map<Key, std::map<std::string, double>> values;
+};
+
+nlohmann::ordered_json rows_json(const StatsOptions& o, const TracedRows& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Key& key : rows.order) {
+    const auto& [layer, gemm, operand, probe] = key;
+    nlohmann::ordered_json row = {{"layer", layer}, {"gemm", gemm}, {"operand", operand}};
+    if (probe >= 0) row["probe"] = o.probes[static_cast<size_t>(probe)];
+    for (const auto& [name, value] : rows.values.at(key)) row[name] = value;
+    list.push_back(row);
+  }
+  return list;
+}
+
+void print_rows(const StatsOptions& o, TracedRows& rows) {
+  Table table;
+  table.columns = {{"layer"}, {"gemm"}, {"operand"}};
+  if (!o.probes.empty()) table.columns.push_back({"spec"});
+  for (const std::string q : quantities) table.columns.push_back({q == "underflow" ? "to zero" : q, Align::right});
+  table.columns.push_back(">gemm error");
+  for (const Key& key : rows.order) {
+    const auto& [layer, gemm, operand, probe] = key;
+    if (operand == "c") continue;
+    std::vector<std::string> row = {layer, gemm, operand};
+    if (!o.probes.empty()) row.push_back(probe < 0 ? "recipe's" : o.probes[static_cast<size_t>(probe)]);
+    for (const char* q : quantities) row.push_back(fmt::format("{:.3g}", rows.values[key][q]));
+    const auto product = rows.values.find({layer, gemm, "c", -1});
+    row.push_back(operand == "b" && probe < 0 && product != rows.values.end()
+                      ? fmt::format("{:.3g}", product->second.at("relative_error"))
+                      : "");
+    table.rows.push_back(row);
+  }
+  print_table(table);
+}
+
 void run_stats(StatsOptions& o, Invocation& invocation) {
   if (o.run.steps == 0) o.run.steps = o.at;  // one step is traced; a run of that length is enough
   sim::Json config = o.run.config();
   config["train"]["curve_points"] = 1;
   const int at = std::min<int>(o.at, config.at("train").at("steps"));
-  using Key = std::tuple<std::string, std::string, std::string, int>;  // layer, gemm, operand, probe
-  std::vector<Key> order;
-  std::map<Key, std::map<std::string, double>> rows;
+  TracedRows rows;
   sim::RunOptions options;
   options.backend = o.run.backend;
   options.threads = o.run.threads;
@@ -42,57 +79,28 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   ProgressLine line(
       o.json, [](double rate) { return fmt::format("{:.3g} steps/s", rate); }, 2);
   options.progress = [&line, at](const sim::Progress& p) {
-    line.update({.done = static_cast<double>(p.step),
-                 .all = static_cast<double>(at),
-                 .count = fmt::format("{}/{}", p.step, at),
-                 .more = fmt::format("loss {:.4f}", p.train_loss)});
+    line.count(p.step, at, fmt::format("loss {:.4f}", p.train_loss));
     return p.step < at;
   };
   options.trace = [&](const sim::TraceRow& r) {
     if (r.step != at) return;
     const Key key = {r.layer, r.gemm, r.operand, r.probe};
-    if (rows.find(key) == rows.end()) order.push_back(key);
-    rows[key][r.quantity] = r.value;
+    if (!rows.values.contains(key)) rows.order.push_back(key);
+    rows.values[key][r.quantity] = r.value;
   };
   options.trace_from = at;
   const sim::History history = tasks::run(config, o.run.seed, options);
   line.finish();
-  if (o.json) {
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const Key& key : order) {
-      const auto& [layer, gemm, operand, probe] = key;
-      nlohmann::ordered_json row = {{"layer", layer}, {"gemm", gemm}, {"operand", operand}};
-      if (probe >= 0) row["probe"] = o.probes[static_cast<size_t>(probe)];
-      for (const auto& [name, value] : rows[key]) row[name] = value;
-      list.push_back(row);
-    }
+  if (o.json)
     return print_json({{"task", config.at("task").at("name")},
                        {"recipe", config.at("recipe").at("name")},
                        {"step", at},
-                       {"rows", list},
+                       {"rows", rows_json(o, rows)},
                        {"config", config},
                        {"provenance", provenance(invocation)}});
-  }
-  Table table;
-  table.columns = {{"layer"}, {"gemm"}, {"operand"}};
-  if (!o.probes.empty()) table.columns.push_back({"spec"});
-  for (const std::string q : quantities) table.columns.push_back({q == "underflow" ? "to zero" : q, Align::right});
-  table.columns.push_back(">gemm error");
-  for (const Key& key : order) {
-    const auto& [layer, gemm, operand, probe] = key;
-    if (operand == "c") continue;
-    std::vector<std::string> row = {layer, gemm, operand};
-    if (!o.probes.empty()) row.push_back(probe < 0 ? "recipe's" : o.probes[static_cast<size_t>(probe)]);
-    for (const char* q : quantities) row.push_back(fmt::format("{:.3g}", rows[key][q]));
-    const auto product = rows.find({layer, gemm, "c", -1});
-    row.push_back(operand == "b" && probe < 0 && product != rows.end()
-                      ? fmt::format("{:.3g}", product->second.at("relative_error"))
-                      : "");
-    table.rows.push_back(row);
-  }
   fmt::print("task {}, recipe {}, step {}\n", config.at("task").at("name").get<std::string>(),
              config.at("recipe").at("name").get<std::string>(), at);
-  print_table(table);
+  print_rows(o, rows);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "src/text/error.h"
 #include "src/text/input_file.h"
 #include "src/text/named_rows.h"
+#include "sweeps/report/forest.h"
 #include "tools/cli/options.h"
 
 namespace fp4::tools {
@@ -58,6 +59,11 @@ auto& found_or_added(List& list, const Same& same, typename List::value_type val
   return list.back();
 }
 
+template <class List>
+void add_once(List& list, const typename List::value_type& value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
 Picture read(const PlotOptions& o) {
   std::istringstream in(read_file(o.file));
   std::string text;
@@ -80,16 +86,11 @@ Picture read(const PlotOptions& o) {
     } catch (const std::exception&) {
       fail("step and value must be numbers");
     }
-    found_or_added(
-        quantities, [&](const std::string& q) { return q == fields[4]; }, fields[4]);
-    found_or_added(
-        layers, [&](const std::string& l) { return l == fields[1]; }, fields[1]);
+    add_once(quantities, fields[4]);
+    add_once(layers, fields[1]);
     if (!wanted(o.quantities, fields[4]) || !wanted(o.layers, fields[1]) || !std::isfinite(value)) continue;
-    found_or_added(
-        picture.layers, [&](const std::string& l) { return l == fields[1]; }, fields[1]);
-    const std::pair place = {fields[2], fields[3]};
-    found_or_added(
-        picture.columns, [&](const auto& c) { return c == place; }, place);
+    add_once(picture.layers, fields[1]);
+    add_once(picture.columns, {fields[2], fields[3]});
     PictureRow& row = found_or_added(
         picture.rows, [&](const PictureRow& r) { return r.quantity == fields[4]; }, PictureRow{fields[4], {}});
     Panel& panel = found_or_added(
@@ -114,12 +115,6 @@ std::string title_of(const Panel& p) {
   return p.gemm + " " + found->second[p.operand == "a" ? 0 : p.operand == "b" ? 1 : 2];
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : std::string(1, c);
-  return out;
-}
-
 void line_style(fmt::memory_buffer& out, size_t layer) {
   fmt::format_to(std::back_inserter(out), R"(stroke="{}"{})", colours[layer % std::size(colours)],
                  layer >= std::size(colours) ? R"( stroke-dasharray="4 2")" : "");
@@ -139,7 +134,7 @@ void draw_row(fmt::memory_buffer& out, const Picture& picture, const PictureRow&
   const auto on_axis = [&](double value) { return is_log ? std::log10(value) : value; };
   const double span = high > low ? on_axis(high) - on_axis(low) : 1,
                steps = std::max(picture.last - picture.first, 1.0);
-  fmt::format_to(put, "<text x=\"8\" y=\"{}\" font-weight=\"bold\">{}{}</text>\n", top + 12, escaped(row.quantity),
+  fmt::format_to(put, "<text x=\"8\" y=\"{}\" font-weight=\"bold\">{}{}</text>\n", top + 12, svg_escaped(row.quantity),
                  is_log ? " (logarithmic)" : "");
   for (const auto& [value, y] : {std::pair(high, top + heading), std::pair(low, top + heading + panel_height)})
     fmt::format_to(put, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 5, y + 4,
@@ -148,7 +143,7 @@ void draw_row(fmt::memory_buffer& out, const Picture& picture, const PictureRow&
     const auto column = std::find(picture.columns.begin(), picture.columns.end(), std::pair(panel.gemm, panel.operand));
     const int x = left + static_cast<int>(column - picture.columns.begin()) * (panel_width + gap);
     const int y = top + heading;
-    fmt::format_to(put, "<text x=\"{}\" y=\"{}\">{}</text>\n", x, y - 6, escaped(title_of(panel)));
+    fmt::format_to(put, "<text x=\"{}\" y=\"{}\">{}</text>\n", x, y - 6, svg_escaped(title_of(panel)));
     fmt::format_to(put, "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#bbb\"/>\n", x, y,
                    panel_width, panel_height);
     for (size_t i = 0; i < picture.layers.size(); ++i) {
@@ -160,7 +155,7 @@ void draw_row(fmt::memory_buffer& out, const Picture& picture, const PictureRow&
       for (const auto& [step, value] : line->second)
         fmt::format_to(put, "{:.1f},{:.1f} ", x + panel_width * (step - picture.first) / steps,
                        y + panel_height * (on_axis(high) - on_axis(value)) / span);
-      fmt::format_to(put, "\"><title>{}</title></polyline>\n", escaped(line->first));
+      fmt::format_to(put, "\"><title>{}</title></polyline>\n", svg_escaped(line->first));
     }
   }
 }
@@ -193,7 +188,7 @@ std::string draw(const Picture& picture) {
     const auto [px, py] = places[i];
     fmt::format_to(put, "<path d=\"M{} {}h18\" stroke-width=\"2\" ", px, py - 4);
     line_style(out, i);
-    fmt::format_to(put, "/><text x=\"{}\" y=\"{}\">{}</text>\n", px + 22, py, escaped(picture.layers[i]));
+    fmt::format_to(put, "/><text x=\"{}\" y=\"{}\">{}</text>\n", px + 22, py, svg_escaped(picture.layers[i]));
   }
   fmt::format_to(put, "</svg>\n");
   return fmt::to_string(out);

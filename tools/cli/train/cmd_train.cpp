@@ -146,20 +146,44 @@ void print_training(const TrainOptions& o, const sim::Json& config, const sim::H
   print_fields(fields);
 }
 
-void run_train(TrainOptions& o, Invocation& invocation) {
-  const sim::Json config = o.run.config(resumed_sections(o));
+sim::RunOptions run_options(const TrainOptions& o) {
   sim::RunOptions options;
   options.backend = o.run.backend;
   options.threads = o.run.threads;
-  StepTimes times;
   options.resume_from = o.resume;
   options.branch = o.branch;
   options.distil = o.distil;
   options.checkpoint_to = o.checkpoint;
   options.checkpoint_every = o.checkpoint_every;
   options.stop_at = o.stop_at;
-  std::unique_ptr<sim::Ranks> ranks;
   options.files = file_reading(o.files);
+  options.stop = [] { return stop_requested().load(); };
+  return options;
+}
+
+void trace_into(OutputFile& file, const TrainOptions& o, sim::RunOptions& options) {
+  file.write("step,layer,gemm,operand,quantity,value\n");
+  options.trace_every = o.trace_every;
+  for (const std::string& words : o.adders)
+    options.trace_adders.emplace_back(words, accumulator_from_words(words, "--trace-adder"));
+  options.trace = [&file](const sim::TraceRow& r) {
+    file.write(fmt::format("{},{},{},{},{},{}\n", r.step, r.layer, r.gemm, r.operand, r.quantity, r.value));
+  };
+}
+
+// mpirun hands its parameters to the ranks in the environment.
+void warn_of_short_signals() {
+  if (std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)
+    say("fp4sim: a signal to mpirun leaves ranks a second for their checkpoint; Open MPI 4's "
+        "mpirun --mca odls_base_sigkill_timeout 60 leaves 60, Open MPI 5 less; a signal to a rank, all that it "
+        "needs\n");
+}
+
+void run_train(TrainOptions& o, Invocation& invocation) {
+  const sim::Json config = o.run.config(resumed_sections(o));
+  sim::RunOptions options = run_options(o);
+  StepTimes times;
+  std::unique_ptr<sim::Ranks> ranks;
   if (!o.gradients.empty()) {
     options.wire = sim::wire_from_words(o.gradients, o.hadamard);
     ranks = mpi::join(o.rank_limit);
@@ -173,36 +197,19 @@ void run_train(TrainOptions& o, Invocation& invocation) {
     o.quiet = true;
   }
   if (reports) print_notes(spec_notes(sim::recipe_from_json(config.at("recipe"))));
-  // mpirun hands its parameters to the ranks in the environment.
-  if (ranks && ranks->count() > 1 && !o.checkpoint.empty() && !o.quiet &&
-      std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)
-    say("fp4sim: a signal to mpirun leaves ranks a second for their checkpoint; Open MPI 4's "
-        "mpirun --mca odls_base_sigkill_timeout 60 leaves 60, Open MPI 5 less; a signal to a rank, all that it "
-        "needs\n");
+  if (ranks && ranks->count() > 1 && !o.checkpoint.empty() && !o.quiet) warn_of_short_signals();
   ProgressLine line(o.quiet, [](double rate) { return fmt::format("{:.{}f} steps/s", rate, rate < 10 ? 2 : 0); });
   options.progress = [&](const sim::Progress& p) {
     times.add(p);
-    line.update({.done = static_cast<double>(p.step),
-                 .all = static_cast<double>(p.steps),
-                 .count = fmt::format("{}/{}", p.step, p.steps),
-                 .more = fmt::format("loss {:.4f}", p.train_loss)});
+    line.count(p.step, p.steps, fmt::format("loss {:.4f}", p.train_loss));
     return !stop_requested();
   };
-  options.stop = [] { return stop_requested().load(); };
   catch_stop_signals();  // before a temporary file exists: a signal leaves none
   // Files are opened before the work: a place that cannot be written is reported at once.
   if (reports) check_files(o, config);
   std::unique_ptr<OutputFile> out = o.out.empty() ? nullptr : std::make_unique<OutputFile>(o.out, o.force);
   std::unique_ptr<OutputFile> trace = o.trace.empty() ? nullptr : std::make_unique<OutputFile>(o.trace, o.force);
-  if (trace) {
-    trace->write("step,layer,gemm,operand,quantity,value\n");
-    options.trace_every = o.trace_every;
-    for (const std::string& words : o.adders)
-      options.trace_adders.emplace_back(words, accumulator_from_words(words, "--trace-adder"));
-    options.trace = [&](const sim::TraceRow& r) {
-      trace->write(fmt::format("{},{},{},{},{},{}\n", r.step, r.layer, r.gemm, r.operand, r.quantity, r.value));
-    };
-  }
+  if (trace) trace_into(*trace, o, options);
   const sim::History history = tasks::run(config, o.run.seed, options);
   line.finish();
   if (!reports) return;
