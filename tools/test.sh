@@ -68,6 +68,7 @@ stage_clang() {
   configure_clang
   cmake --build --preset clang -j "$jobs" --target $(targets_of_clang)
   FP4_TEST_SHARE=${FP4_TEST_SHARE:-12} FP4_TEST_SHARE_LARGE=${FP4_TEST_SHARE_LARGE:-144} ctest --preset clang -j "$jobs" --repeat after-timeout:2 -E "^test_($slow)\\.quick$"
+  [ -z "${FULL:-}" ] || tests/python_sanitized.sh
 }
 stage_fuzz() {
   command -v clang++ >/dev/null || { echo "fuzz: skipped, no clang++"; return 0; }
