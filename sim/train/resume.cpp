@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/rules/recipe.h"
 #include "sim/train/loss_curve.h"
 #include "src/files/sha256.h"
 #include "src/text/error.h"
@@ -31,8 +32,10 @@ std::optional<Parent> check_origin(const Checkpoint& c, const Continuation& run,
     const Json name = c.config.at("recipe").value("name", Json(""));
     return Parent{sha256_file(path).substr(0, 16), JsonReader(name, path).text(), c.step};
   }
-  if (c.config != run.config) {
-    const Json change = Json::diff(c.config, run.config).at(0);
+  Json there = c.config;  // of an older version: with the fields that recipes have got since
+  if (there.contains("recipe")) there["recipe"] = to_json(recipe_from_json(there["recipe"], path));
+  if (there != run.config) {
+    const Json change = Json::diff(there, run.config).at(0);
     throw Error(path + ": the checkpoint belongs to another configuration: " +
                 change.at("path").get<std::string>().substr(1) + " is different");
   }

@@ -20,7 +20,7 @@ from ._experiments import Run, Verdict, train, verify
 from ._files import Tensors, load
 from ._results import Effects, Front, Picture, Result, Table
 from ._scoreboard import Scoreboard
-from ._tensors import Quantized, dequantize, from_arrays, gemm, hadamard, quantize, random
+from ._tensors import Quantized, _restored, dequantize, from_arrays, gemm, hadamard, quantize, random  # _restored: pickles of 0.2.0
 from ._words import Spec, Word, make_enums as _make_enums
 
 __version__ = _core.call("version")
