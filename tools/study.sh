@@ -44,5 +44,11 @@ if [ -f "sweeps/studies/$name.json" ]; then  # a study of effects: which setting
 else
   node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
 fi
+if [ -f "$out/table_lm.csv" ]; then  # a language model, a grid of its own: all effects of both anew, whose intervals hold together
+  build/fp4sim sweep run "${name}_lm" --out "${runs}_lm" --jobs "$jobs"
+  build/fp4sim table "${runs}_lm" --group --force --csv "$out/table_lm.csv" >/dev/null
+  build/fp4sim effects "$out/table.csv" --table "$out/table_lm.csv" --study "$name" --csv "$out/effects.csv" --force \
+    --page "$out/$([ -f "$out/effects.md" ] && echo effects.md || echo README.md)" --figure "$out/effects.svg"
+fi
 [ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"
