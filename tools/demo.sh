@@ -8,7 +8,8 @@ cd "$(dirname "$0")/.."
 out=${1:-demo}
 began=$(date +%s)
 tools/setup.sh build
-cmake --preset release -DFP4_TESTS=OFF -DFP4_LIGHT=-Og >/dev/null # commands; the arithmetic is optimised as ever
+# -Og: commands alone; the arithmetic is optimised as ever. g++ collects garbage from half a gigabyte on: a tenth less time.
+cmake --preset release -DFP4_TESTS=OFF -DFP4_LIGHT=-Og -DCMAKE_CXX_FLAGS="${CXXFLAGS:-} --param=ggc-min-heapsize=524288" >/dev/null
 cmake --build --preset release --target fp4sim fp4_python
 export PATH="$PWD/build:$PATH" PYTHONPATH="$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p "$out"
