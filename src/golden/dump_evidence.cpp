@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "src/arith/amax.h"
+
 namespace fp4::golden {
 namespace {
 
@@ -74,7 +76,7 @@ struct Window {
   }
 };
 
-// How much differs in each of the bands of `high` rows, or in the tiles of `wide` columns of one of them.
+// How many elements of the window differ.
 uint64_t differences_in(const Evidence& e, const Window& w) {
   uint64_t count = 0;
   for (int64_t r = w.top; r < w.top + w.high; ++r) {
@@ -101,16 +103,6 @@ bool has_row_blocks(const QuantSpec& s) {
   return !s.has_scale() || s.block.kind == BlockKind::vector || s.block.kind == BlockKind::row;
 }
 
-// The amax of finite numbers; 0 where there is a NaN.
-float finite_amax(const std::vector<float>& all) {
-  uint32_t most = 0, finite = 0;
-  for (const float x : all) {
-    const uint32_t m = magnitude_bits(x);
-    most = std::max(most, m), finite = std::max(finite, m < float_infinity_bits ? m : 0);
-  }
-  return most > float_infinity_bits ? 0 : float_of(finite);
-}
-
 std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
                                 float amax) {
   constexpr int64_t side = 128;
@@ -124,8 +116,8 @@ std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, co
   const bool has_codes = std::any_of(evidence.begin(), evidence.end(),
                                      [](const Evidence& e) { return e.stage == "codes" || e.stage == "scales"; });
   for (const Evidence& e : evidence) {
-    const bool is_transposed = parse_array_name(e.array).is_transposed, is_single = e.stage != "tensor_scale";
-    if (e.is_matrix() && !is_transposed && (is_single || e.expected.size() == 1) &&
+    const bool is_tensor = e.stage == "tensor_scale";
+    if (e.is_matrix() && !parse_array_name(e.array).is_transposed && (!is_tensor || e.expected.size() == 1) &&
         (!is_turned || e.stage != "dequantized" || !has_codes))
       seen.push_back(&e);
   }
@@ -160,8 +152,8 @@ std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::v
   std::vector<Sample> out;
   const QuantSpec spec = quant_spec_from_words(c.words);
   if (c.is_gemm || c.hadamard.size > 0 || !c.random_words.empty() || spec.block.kind == BlockKind::tensor) return out;
-  const float amax = finite_amax(in.a);
-  if (magnitude_bits(amax) < 0x00800000u) return out;
+  const float amax = finite_amax(in.a.data(), static_cast<int64_t>(in.a.size()));
+  if (magnitude_bits(amax) < 0x00800000u || std::any_of(in.a.begin(), in.a.end(), &is_nan)) return out;
   for (const Cut cut : {Cut::rows, Cut::tile, Cut::turned_tile})
     if (auto s = window_of(cut, c, in, evidence, amax)) out.push_back(std::move(*s));
   return out;
