@@ -39,16 +39,18 @@ build/fp4sim pareto "$runs" --force >"$runs.pareto.txt"
 [ ! -f "$out/pareto.txt" ] || cp "$runs.pareto.txt" "$out/pareto.txt"
 build/fp4sim report "$runs" --force --out "$runs.html" >/dev/null
 if [ -f "sweeps/studies/$name.json" ]; then  # a study of effects: which settings are compared with which
-  build/fp4sim effects "$out/table.csv" --study "$name" --csv "$out/effects.csv" --page "$out/README.md" \
-    --figure "$out/effects.svg" --force
+  beside=
+  if [ -f "$out/table_lm.csv" ]; then  # a language model, a grid of its own; intervals of both grids hold together
+    build/fp4sim sweep run "${name}_lm" --out "${runs}_lm" --jobs "$jobs"
+    build/fp4sim table "${runs}_lm" --group --force --csv "$out/table_lm.csv" >/dev/null
+    beside=table_lm.csv
+  fi
+  page=$out/effects.md
+  [ -f "$page" ] || page=$out/README.md
+  build/fp4sim effects "$out/table.csv" ${beside:+--table "$out/$beside"} --study "$name" --csv "$out/effects.csv" \
+    --page "$page" --figure "$out/effects.svg" --force
 else
   node tools/scripts/figure.mjs "$runs.html" --out "$out/front.svg"
-fi
-if [ -f "$out/table_lm.csv" ]; then  # a language model, a grid of its own: all effects of both anew, whose intervals hold together
-  build/fp4sim sweep run "${name}_lm" --out "${runs}_lm" --jobs "$jobs"
-  build/fp4sim table "${runs}_lm" --group --force --csv "$out/table_lm.csv" >/dev/null
-  build/fp4sim effects "$out/table.csv" --table "$out/table_lm.csv" --study "$name" --csv "$out/effects.csv" --force \
-    --page "$out/$([ -f "$out/effects.md" ] && echo effects.md || echo README.md)" --figure "$out/effects.svg"
 fi
 [ ! -x "tools/studies/$name.sh" ] || "tools/studies/$name.sh" "$out"  # what a study measures without training
 ls -l "$out"
