@@ -32,10 +32,14 @@ std::optional<Parent> check_origin(const Checkpoint& c, const Continuation& run,
     const Json name = c.config.at("recipe").value("name", Json(""));
     return Parent{sha256_file(path).substr(0, 16), JsonReader(name, path).text(), c.step};
   }
-  Json there = c.config;  // of an older version: with the fields that recipes have got since
-  if (there.contains("recipe")) there["recipe"] = to_json(recipe_from_json(there["recipe"], path));
-  if (there != run.config) {
-    const Json change = Json::diff(there, run.config).at(0);
+  // With every field: an older version's recipe lacks those of later ones, a sweep's its name.
+  const auto completed = [&](Json config) {
+    if (config.contains("recipe")) config["recipe"] = to_json(recipe_from_json(config["recipe"], path));
+    return config;
+  };
+  const Json there = completed(c.config), here = completed(run.config);
+  if (there != here) {
+    const Json change = Json::diff(there, here).at(0);
     throw Error(path + ": the checkpoint belongs to another configuration: " +
                 change.at("path").get<std::string>().substr(1) + " is different");
   }
