@@ -41,7 +41,7 @@ configure_clang() {
   [ -z "${FULL:-}" ] || all="-DFP4_TEST_COMMANDS=ON -DFP4_FUZZ=ALL"
   cmake --preset clang $all -DFP4_BUILT_SIGNATURE="$signature" >/dev/null
 }
-slow="backends(_edges|_products|_trials)?|diagnosis|dump_kinds|golden(_words)?|gpu_bodies|probe|race(_pool|_tuned)?"
+slow="backends(_edges|_products|_trials)?|cost_studies|diagnosis|dump_kinds|golden(_words)?|gpu_bodies|probe|race(_pool|_tuned)?"
 slow="$slow|sweep_(report|statistics)" commands='^#include "tools/'
 [ -z "${FULL:-}" ] || slow=none commands='^#include "none/'
 targets_of_clang() {
