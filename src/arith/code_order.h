@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "fp4/backend.h"
+#include "src/text/error.h"
 
 namespace fp4 {
 
@@ -13,6 +14,18 @@ inline const FloatFormat& element_of_block(const Quantized& q, int64_t row, int6
   if (!q.spec.choice.is_on || q.scales.empty()) return format_of(q.spec.element);
   const bool is_other = (q.scales[static_cast<size_t>(q.scale_index(row, k))] & choice_flag) != 0;
   return format_of(is_other ? q.spec.choice.other : q.spec.element);
+}
+
+/// Codes that somebody else made, `what`: throws Error at the first one with bits beyond those of its format, which
+/// every decoder would leave out.
+inline void require_codes(const Quantized& q, const std::string& what, int64_t first_row = 0) {
+  if (q.is_packed() || q.code_bits() == 8 * q.code_bytes()) return;
+  for (int64_t r = 0; r < q.rows; ++r)
+    for (int64_t k = 0; k < q.geometry.padded_cols; ++k)
+      if (q.code(r, k) >> q.code_bits() != 0)
+        throw Error(what + ": row " + std::to_string(first_row + r) + ", column " + std::to_string(k) + " holds " +
+                    std::to_string(q.code(r, k)) + "; accepted: codes of " + std::to_string(q.code_bits()) +
+                    " bits, 0 to " + std::to_string((1u << q.code_bits()) - 1));
 }
 
 /// Whether nothing larger is written on the code's side of zero, under its micro-exponents.

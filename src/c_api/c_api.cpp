@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/arith/code_order.h"
 #include "src/arith/product_epilogue.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
@@ -59,6 +60,7 @@ Quantized given(const QuantSpec& s, int64_t rows, int64_t cols, const uint8_t* c
                 const float* tensor_scale) {
   Quantized q = empty_of(s, rows, cols);
   q.codes.assign(codes, codes + rows * q.code_row_bytes());
+  require_codes(q, "codes");
   const int64_t count = q.geometry.scale_rows * q.geometry.scale_cols;
   if (scale_bytes(s) == 1)
     q.scales.assign(static_cast<const uint8_t*>(scales), static_cast<const uint8_t*>(scales) + count);

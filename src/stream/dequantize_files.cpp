@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 
+#include "src/arith/code_order.h"
 #include "src/arith/known_words.h"
 #include "src/arith/spec_text.h"
 #include "src/files/manifest.h"
@@ -164,6 +165,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
       q.codes = read_bytes(readers.front(), static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows));
     if (!holds_codes)
       q.codes = relaid(q.codes, file_layout(spec, manifest.order), memory_layout(spec), q.rows, q.geometry.padded_cols);
+    require_codes(q, readers.front().name(), first);
     if (layout.has_scales) {
       const auto count = static_cast<uint64_t>(q.geometry.scale_rows),
                  at = static_cast<uint64_t>(first / q.geometry.block_rows);

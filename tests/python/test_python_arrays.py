@@ -58,6 +58,13 @@ class Quantising(unittest.TestCase):
             read = f4.from_arrays(made.codes, made.scales, made.tensor_scale, spec=made.decoding, shape=x.shape)
             self.assertTrue(same(read.dequantize(), made.dequantize()), preset)
 
+    def test_codes_with_bits_beyond_their_format_are_refused(self):
+        made = f4.quantize(numbers(4, 32), "mxfp6")
+        codes = made.codes.copy()
+        codes[2, 5] |= 0x40
+        with self.assertRaisesRegex(ValueError, "row 2, column 5 holds"):
+            f4.from_arrays(codes, made.scales, made.tensor_scale, spec=made.spec, shape=(4, 32))
+
     def test_statistics_are_those_of_the_command_line(self):
         x = numbers(64, 64, seed=3)
         x[3, 5], x[9, 9] = np.inf, np.nan

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "src/arith/code_order.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
 #include "src/layout/digit_layout.h"
@@ -55,6 +56,7 @@ Quantized quantized_of(const QuantSpec& spec, const Shape& shape, const Argument
   q.geometry = geometry_of(spec, q.rows, q.cols);
   const std::vector<Part> parts = parts_of(spec, shape);
   take(part_named(parts, "codes"), "codes", given, q.codes);
+  require_codes(q, "codes");
   const Part* scale_part = part_named(parts, "scales");
   if (is_real(spec.scale) && spec.has_scale())
     take(scale_part, "scales", given, q.real_scales);
