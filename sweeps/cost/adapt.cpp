@@ -232,8 +232,10 @@ RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
 
 RecipeFacts facts_of(const sim::Recipe& recipe, int steps) {
   RecipeFacts facts = facts_in(recipe, recipe.phases.empty() ? -1 : 0);
-  for (const double share : sim::phase_shares(recipe, steps))
-    facts.phases.emplace_back(share, facts_in(recipe, static_cast<int>(facts.phases.size())));
+  for (const double share : sim::phase_shares(recipe, steps)) {
+    facts.phases.push_back(facts_in(recipe, static_cast<int>(facts.phases.size())));
+    facts.phases.back().share = share;
+  }
   return facts;
 }
 

@@ -29,7 +29,7 @@ bool runs_fp4(const RecipeFacts& recipe, const Hardware& hardware) {
   for (int gemm = 0; gemm < 3; ++gemm)
     if (executed_class(gemm_of(recipe, gemm), hardware) == "fp4") return true;
   return std::any_of(recipe.phases.begin(), recipe.phases.end(),
-                     [&](const auto& phase) { return runs_fp4(phase.second, hardware); });
+                     [&](const RecipeFacts& phase) { return runs_fp4(phase, hardware); });
 }
 
 CostRange middle(std::vector<double> values) {

@@ -14,7 +14,7 @@ namespace {
 // The same GEMMs in the same formats, but operands arrive quantised.
 RecipeFacts without_quantisers(RecipeFacts recipe) {
   recipe.free_quantisation = true;
-  for (auto& [share, facts] : recipe.phases) facts.free_quantisation = true;
+  for (RecipeFacts& phase : recipe.phases) phase.free_quantisation = true;
   return recipe;
 }
 
@@ -52,8 +52,8 @@ void for_each_part(const RecipeFacts& recipe, const Model& model, const Visit& v
     }
   };
   if (recipe.phases.empty()) return in_phase(1, recipe);
-  for (const auto& [share, facts] : recipe.phases)
-    if (share > 0) in_phase(share, facts);
+  for (const RecipeFacts& phase : recipe.phases)
+    if (phase.share > 0) in_phase(phase.share, phase);
 }
 
 bool any(const RecipeFacts& recipe, bool (*condition)(const OperandFacts&)) {
@@ -176,8 +176,8 @@ double group_seconds(const CostResult& result, std::string_view group) {
 MemoryFootprint peak_memory(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                             const CostOptions& options) {
   MemoryFootprint peak = memory_footprint(recipe, model, hardware, options);
-  for (const auto& [share, facts] : recipe.phases) {
-    const MemoryFootprint memory = memory_footprint(facts, model, hardware, options);
+  for (const RecipeFacts& phase : recipe.phases) {
+    const MemoryFootprint memory = memory_footprint(phase, model, hardware, options);
     if (memory.total() > peak.total()) peak = memory;
   }
   return peak;
@@ -214,7 +214,7 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
   result.points = points(recipe, model, options.weights);
   result.decoded = decoded_formats(recipe, model, hardware);
   result.dense = dense_masks(recipe, model, hardware);
-  if (const RecipeFacts& last = recipe.phases.empty() ? recipe : recipe.phases.back().second;
+  if (const RecipeFacts& last = recipe.phases.empty() ? recipe : recipe.phases.back();
       last.cache && model.attention_width > 0)
     result.cache = cache_cost(last, model, hardware, options.weights);
   result.precisions = precision_shares(recipe, model);

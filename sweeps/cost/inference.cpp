@@ -20,7 +20,7 @@ RecipeFacts forward_only(RecipeFacts facts) {
 std::vector<Term> inference_terms(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                                   int64_t tokens, const CostOptions& options) {
   // A network is used under the recipe that its training ended with.
-  RecipeFacts facts = forward_only(recipe.phases.empty() ? recipe : recipe.phases.back().second);
+  RecipeFacts facts = forward_only(recipe.phases.empty() ? recipe : recipe.phases.back());
   facts.phases.clear();
   if (facts.at_layer)
     facts.at_layer = [rules = facts.at_layer](const std::string& name, int position, int count) {

@@ -350,10 +350,10 @@ std::vector<Term> step_terms(const RecipeFacts& recipe, const Model& model, cons
                              const CostOptions& options) {
   if (recipe.phases.empty()) return StepBuilder(recipe, model, hardware, options, true).build();
   std::vector<Term> mean;
-  for (const auto& [share, facts] : recipe.phases)
-    for (Term term : StepBuilder(facts, model, hardware, options, true).build()) {
-      term.seconds *= share, term.flop *= share, term.bytes *= share, term.ops *= share;
-      if (options.formulas) term.formula = fmt::format("{:g} of the steps: {}", share, term.formula);
+  for (const RecipeFacts& phase : recipe.phases)
+    for (Term term : StepBuilder(phase, model, hardware, options, true).build()) {
+      term.seconds *= phase.share, term.flop *= phase.share, term.bytes *= phase.share, term.ops *= phase.share;
+      if (options.formulas) term.formula = fmt::format("{:g} of the steps: {}", phase.share, term.formula);
       mean.push_back(std::move(term));
     }
   return mean;
@@ -368,7 +368,7 @@ double step_seconds(const RecipeFacts& recipe, const Model& model, const Hardwar
   };
   if (recipe.phases.empty()) return seconds(recipe);
   double mean = 0;
-  for (const auto& [share, facts] : recipe.phases) mean += share * seconds(facts);
+  for (const RecipeFacts& phase : recipe.phases) mean += phase.share * seconds(phase);
   return mean;
 }
 

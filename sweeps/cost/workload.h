@@ -98,8 +98,8 @@ struct RecipeFacts {
   // the same rules share one object.
   using LayerFacts = std::shared_ptr<const RecipeFacts>;
   std::function<LayerFacts(const std::string& name, int position, int count)> at_layer = {};
-  // Phases: shares of the steps, which add up to 1, and what counts there; empty: one phase.
-  std::vector<std::pair<double, RecipeFacts>> phases = {};
+  double share = 1;                      // of the steps: a phase's
+  std::vector<RecipeFacts> phases = {};  // whose shares add up to 1; empty: one phase
 };
 
 /// The three GEMMs of a linear layer and their two operands, in the order of every table of the program.
