@@ -9,6 +9,8 @@
 #include <functional>
 #include <set>
 
+#include "src/arith/spec_text.h"
+#include "src/golden/faulty_kernel.h"
 #include "tests/support/golden_bench.h"
 #include "tests/support/share.h"
 
@@ -390,6 +392,42 @@ TEST_CASE("factors and ranges of K are named from outputs alone", "[quick][loops
       CHECK_THAT(arena.of_output(product(arena.a, arena.b, range)), Catch::Contains(says));
     }
   }
+}
+
+// Such a kernel is a suspect that every other change is tried beside.
+TEST_CASE("codes read wrongly are tried beside elements of eight bits, which have no nibbles", "[quick]") {
+  Arena arena(128, 128);
+  Operand4 b = arena.b;
+  misreadings[0].damage(b);
+  Table came = product(arena.a, b);
+  for (size_t i = 0; i < came.at.size(); i += 7) came.at[i] ^= 1u;
+  const Diagnosis d = arena.of_output_whole(came);
+  CHECK_FALSE(d.explains_all);
+  REQUIRE_FALSE(d.causes.empty());
+  // Codes that change places within a pair give one sum in A as in B.
+  CHECK((d.causes[0].changes == Changes{{"a.nibbles", "high_first"}} ||
+         d.causes[0].changes == Changes{{"b.nibbles", "high_first"}}));
+}
+
+TEST_CASE("a corner of a product is that of the whole under every block", "[quick]") {
+  const Case c = Arena::gemm_case(96, 160);
+  const CaseInputs in = inputs_of(c, {}, {});
+  const Corner corner = {{95, 3, 16, 17, 40}, {127, 0, 64, 31}};
+  const Simulator whole(c, in, "reference", 1), some(c, in, "reference", corner);
+  const BlockShape blocks[] = {{BlockKind::square, 16}, {BlockKind::square, 64}, {BlockKind::tensor, 0},
+                               {BlockKind::row, 0},     {BlockKind::vector, 8},  {BlockKind::square, 128}};
+  for (const BlockShape& of_a : blocks)
+    for (const BlockShape& of_b : blocks)
+      for (const char* array : {"output_exact", "output_fp32_block"}) {
+        INFO(array << ", blocks of " << of_a.size << " and " << of_b.size);
+        Kernel k = whole.base();
+        k.a.block = of_a, k.b.block = of_b;
+        if (!invalid_reason(accumulator_from_words(std::string(array).substr(7)), k.a, k.b).empty()) continue;
+        const Elements all = whole.elements(k, array), few = some.elements(k, array);
+        REQUIRE(few.size() == 20);
+        for (size_t i = 0; i < few.size(); ++i)
+          CHECK(few[i] == all[static_cast<size_t>(128 * corner.rows[i / 4] + corner.cols[i % 4])]);
+      }
 }
 
 TEST_CASE("bytes of scales are named: clamped ones, and 0 that is read as 0", "[quick]") {

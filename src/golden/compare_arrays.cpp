@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "src/files/large_pages.h"
@@ -92,17 +93,21 @@ Words words_of(const Array& a, int packed) {
 void mark_differences(Evidence& e) {
   const auto width = static_cast<size_t>(e.cols);
   e.wrong = {e.rows, e.cols, large_vector<uint8_t>(e.got.size())};
-  Elements x(width), y(width);
-  for (int64_t r = 0; r < e.rows; ++r) {
-    e.copy_row(r, x, y);
-    uint8_t* const wrong = &e.wrong.at[static_cast<size_t>(r) * width];
-    uint32_t count = 0;
-    for (size_t c = 0; c < width; ++c) {
-      wrong[c] = x[c] != y[c] ? 1 : 0;
-      count += wrong[c];
+  std::atomic<uint64_t> differences = 0;
+  for_bands(e.rows, e.cols, [&](int64_t first, int64_t last) {
+    Elements x(width), y(width);
+    for (int64_t r = first; r < last; ++r) {
+      e.copy_row(r, x, y);
+      uint8_t* const wrong = &e.wrong.at[static_cast<size_t>(r) * width];
+      uint32_t count = 0;
+      for (size_t c = 0; c < width; ++c) {
+        wrong[c] = x[c] != y[c] ? 1 : 0;
+        count += wrong[c];
+      }
+      differences += count;
     }
-    e.differences += count;
-  }
+  });
+  e.differences = differences;
 }
 
 }  // namespace
@@ -265,20 +270,30 @@ void count_differences(const Evidence& e, const Meaning& meaning, Comparison& r)
   const int64_t step = steps_of(e.type);
   const auto width = static_cast<size_t>(e.cols);
   std::vector<uint64_t> distance(2 * far + 1, 0);
+  const bool is_float = meaning.is_float;
+  std::vector<uint64_t> pairs(is_float ? 0 : size_t{1} << 16, 0);  // of codes up to 255: expected, got
+  const auto add = [&](uint32_t expected, uint32_t got, uint64_t times) {
+    if (means_nan(meaning, expected) != means_nan(meaning, got))
+      r.nan_against_number += times;
+    else
+      distance[static_cast<size_t>(distance_of(meaning, expected, got, step) + far)] += times;
+  };
   for (size_t begin = 0; begin < e.wrong.at.size(); begin += width) {
     const uint8_t* const wrong = &e.wrong.at[begin];
     if (std::memchr(wrong, 1, width) == nullptr) continue;
     for (size_t k = 0; k < width; ++k) {
       if (wrong[k] == 0) continue;
       const uint32_t expected = e.expected.raw(begin + k), got = e.got.raw(begin + k);
-      if (means_nan(meaning, expected) != means_nan(meaning, got))
-        ++r.nan_against_number;
+      if (!is_float && (expected | got) < 256)
+        ++pairs[expected << 8 | got];
       else
-        ++distance[static_cast<size_t>(distance_of(meaning, expected, got, step) + far)];
+        add(expected, got, 1);
       if (r.first.size() < 10)
         r.first.push_back({{begin / width, k}, expected, got, text_of(meaning, expected), text_of(meaning, got)});
     }
   }
+  for (uint32_t i = 0; i < pairs.size(); ++i)
+    if (pairs[i] > 0) add(i >> 8, i & 255u, pairs[i]);
   for (size_t d = 0; d < distance.size(); ++d)
     if (distance[d] > 0) r.distance[static_cast<int64_t>(d) - far] = distance[d];
 }

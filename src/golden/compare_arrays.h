@@ -9,6 +9,7 @@
 
 #include "src/golden/candidate.h"
 #include "src/golden/places.h"
+#include "src/threads/parallel.h"
 
 namespace fp4::golden {
 
@@ -68,6 +69,14 @@ struct Evidence {
   // Row r of both; what may be anything is alike.
   void copy_row(int64_t r, Elements& x, Elements& y) const;
 };
+// body(first, last) for bands of rows of some 2^16 elements each, on every core.
+template <class Body>
+void for_bands(int64_t rows, int64_t cols, const Body& body) {
+  const int64_t band = larger<int64_t>(1, (int64_t{1} << 16) / larger<int64_t>(cols, 1));
+  parallel_for(0, rows, band, threads_of_machine(), 1,
+               [&](int64_t first) { body(first, smaller(rows, first + band)); });
+}
+
 // `unjudged` marks elements, row by row, that are not looked at; empty: none. It looks at both arrays where they are.
 // Arrays of another kind than the golden one have no elements, but for codes that are dumped as the numbers they stand
 // for.

@@ -141,8 +141,9 @@ class Search {
       add_epilogue_causes(c_, simulator_, evidence_, corner != nullptr ? &corner->sample : nullptr,
                           corner != nullptr ? &corner->simulator : nullptr, before_, found);
     if (next("presets")) try_presets(found);
-    if (!one_alone && next("two changes")) try_more(2, found);
-    if (!one_alone && next("three")) try_more(3, found);
+    // More changes than differences explain nothing.
+    if (!one_alone && before_ >= 2 && next("two changes")) try_more(2, found);
+    if (!one_alone && before_ >= 3 && next("three")) try_more(3, found);
     return found;
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <numeric>
 
 #include "src/arith/amax.h"
@@ -219,18 +220,24 @@ void count_in_order(Score& s, const Placing& order, const Evidence& e, const Wor
   if (at.size() != static_cast<int64_t>(is_moved ? all.homes.at.size() : all.got.size()))
     return count_all(s, std::max(made.size(), size_t{1}));
   const auto width = static_cast<size_t>(cols);
-  Elements now(width), before(width), got(width);
-  for (int64_t r = 0; r < rows; ++r) {
-    made.copy(static_cast<size_t>(r) * width, width, now.data());
-    for (size_t k = 0; k < width; ++k) {
-      const int64_t place = at.at(e.top + r, e.left + static_cast<int64_t>(k));
-      const int64_t home = is_moved ? all.homes.at[static_cast<size_t>(place)] : place;
-      if (home < 0) now[k] = any_element;
-      const auto i = static_cast<size_t>(larger<int64_t>(home, 0));
-      got[k] = all.got[i], before[k] = all.is_matrix() ? all.expected[i] : 0;
+  std::mutex mutex;
+  for_bands(rows, cols, [&](int64_t first, int64_t last) {
+    Elements now(width), before(width), got(width);
+    Score mine;
+    for (int64_t r = first; r < last; ++r) {
+      made.copy(static_cast<size_t>(r) * width, width, now.data());
+      for (size_t k = 0; k < width; ++k) {
+        const int64_t place = at.at(e.top + r, e.left + static_cast<int64_t>(k));
+        const int64_t home = is_moved ? all.homes.at[static_cast<size_t>(place)] : place;
+        if (home < 0) now[k] = any_element;
+        const auto i = static_cast<size_t>(larger<int64_t>(home, 0));
+        got[k] = all.got[i], before[k] = all.is_matrix() ? all.expected[i] : 0;
+      }
+      count(mine, e.zero, now, before, got, width, all.is_matrix());
     }
-    count(s, e.zero, now, before, got, width, all.is_matrix());
-  }
+    const std::lock_guard lock(mutex);
+    s += mine;
+  });
 }
 
 }  // namespace
@@ -257,14 +264,20 @@ Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<
       continue;
     }
     const bool same_size = e.expected.size() == e.got.size();
-    constexpr size_t piece = size_t{1} << 14;
-    Elements now(piece), before(piece), got(piece);
-    for (size_t first = 0; first < there.size(); first += piece) {
-      const size_t size = std::min(there.size() - first, piece);
-      there.copy(first, size, now.data()), e.got.copy(first, size, got.data());
-      if (same_size) e.expected.copy(first, size, before.data());
-      count(s, e.zero, now, before, got, size, same_size);
-    }
+    std::mutex mutex;
+    for_bands(static_cast<int64_t>(there.size()), 1, [&](int64_t begin, int64_t end) {
+      constexpr size_t piece = size_t{1} << 14;
+      Elements now(piece), before(piece), got(piece);
+      Score mine;
+      for (auto first = static_cast<size_t>(begin); first < static_cast<size_t>(end); first += piece) {
+        const size_t size = std::min(static_cast<size_t>(end) - first, piece);
+        there.copy(first, size, now.data()), e.got.copy(first, size, got.data());
+        if (same_size) e.expected.copy(first, size, before.data());
+        count(mine, e.zero, now, before, got, size, same_size);
+      }
+      const std::lock_guard lock(mutex);
+      s += mine;
+    });
   }
   return s;
 }

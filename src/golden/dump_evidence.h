@@ -13,6 +13,10 @@ struct Score {
   uint64_t after = 0;                           // elements that a kernel of this kind would have dumped otherwise
   uint64_t after_zeros = 0;                     // of them: beyond the signs of zeros
   uint64_t found = 0, predicted = 0, seen = 0;  // differences: named rightly, made by the kernel, there
+  Score& operator+=(const Score& o) {
+    after += o.after, after_zeros += o.after_zeros, found += o.found, predicted += o.predicted, seen += o.seen;
+    return *this;
+  }
   bool explains() const { return after == 0; }
   bool explains_but_zeros() const { return after_zeros == 0; }
   // Harmonic mean of the shares of its differences that are seen and of the seen ones that it names.

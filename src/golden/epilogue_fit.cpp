@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/arith/spec_text.h"
+#include "src/files/large_pages.h"
 #include "src/golden/fits.h"
 
 namespace fp4::golden {
@@ -124,7 +125,7 @@ class Fit {
   // x with alpha*P + x*of = got.
   Interval factor_of(const std::vector<float>& of, float alpha = 0.0f) const {
     Interval x;
-    for (size_t i = 0; i < of.size(); ++i) {
+    for (size_t i = 0; i < of.size(); i += 1 + (of.size() >> 20)) {  // a million say which; all have to agree
       if (of[i] == 0.0f || !tells(i)) continue;
       const Interval v = sum_at(i, alpha == 0.0f ? std::abs(static_cast<double>(got_[i])) : size_at(i));
       const double p = static_cast<double>(alpha) * static_cast<double>(product_[i]), by = static_cast<double>(of[i]);
@@ -148,7 +149,7 @@ class Fit {
   Interval slope_of_columns() const {
     Interval x;
     const auto one = [](size_t) { return 1.0; };
-    for (size_t i = cols_; i < got_.size(); ++i) x = slope(i - cols_, i, one, x);
+    for (size_t i = cols_; i < got_.size(); i += 1 + (got_.size() >> 20)) x = slope(i - cols_, i, one, x);
     return x;
   }
   Interval slope_beside_c() const {
@@ -195,12 +196,13 @@ class Fit {
 
 // Activations that the outputs may have gone through: none of them lies below what the activation gives.
 std::vector<Activation> activations_of(const std::vector<Evidence>& evidence) {
-  double least = 0;
+  float least = 0;
   for (const Evidence& e : evidence)
-    for (const uint32_t w : e.got.all()) least = std::min(least, static_cast<double>(float_of(w)));
+    for (size_t i = 0; i < e.got.size(); ++i) least = std::min(least, float_of(e.got.raw(i)));
   std::vector<Activation> out;
   for (const ActivationInfo& row : activation_table)
-    if (row.id == Activation::none || (least >= row.least - 0.001 && (row.id == Activation::relu) == (least == 0.0)))
+    if (row.id == Activation::none ||
+        (static_cast<double>(least) >= row.least - 0.001 && (row.id == Activation::relu) == (least == 0.0f)))
       out.push_back(row.id);
   return out;
 }
@@ -210,11 +212,11 @@ std::optional<Named> fit_of(const Simulator& simulator, const Kernel& kernel, co
                             const std::vector<float>& c, size_t cols, RealType type, Activation activation) {
   std::optional<Named> all;
   for (const Evidence& e : evidence) {
-    std::vector<float> got;
-    for (const uint32_t w : e.got.all()) got.push_back(float_of(w));
+    auto got = large_vector<float>(e.got.size());
+    e.got.copy(0, got.size(), reinterpret_cast<uint32_t*>(got.data()));
     const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
     if (product.size() != got.size()) return std::nullopt;
-    const auto one = Fit(product, got, c, cols, type, activation).named();
+    const auto one = Fit(product, std::move(got), c, cols, type, activation).named();
     if (!one || (all && all->detail != one->detail)) return std::nullopt;
     all = one;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/files/large_pages.h"
 #include "src/golden/compare_arrays.h"
 
 namespace fp4::golden {
@@ -311,8 +312,9 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
 
 // Whether the rows of a corner can be quantised without the others.
 bool Simulator::is_few(const Kernel& k, bool is_b) const {
-  return cuts(k) && k.misread[is_b ? 1 : 0] == nullptr && !(is_b ? k.b : k.a).draws_random_bits() &&
-         k.hadamard.value_or(c_.hadamard).size == 0;
+  const QuantSpec& spec = is_b ? k.b : k.a;
+  return cuts(k) && k.misread[is_b ? 1 : 0] == nullptr && !spec.draws_random_bits() &&
+         geometry_of(spec, c_.rows, c_.cols).block_rows == 1 && k.hadamard.value_or(c_.hadamard).size == 0;
 }
 
 // An operand of a product as it lies in memory, or the rows of it that a corner takes.
@@ -354,10 +356,10 @@ const Quantized& Simulator::last_operand(const Kernel& k, bool is_b) const {
 
 // Whether a corner of a product is made of rows of its operands alone.
 bool Simulator::cuts(const Kernel& k) const {
-  const auto lies_by_rows = [&](const QuantSpec& s, int64_t rows) {
-    return geometry_of(s, rows, c_.cols).block_rows == 1;
+  const auto lies_by_rows = [&](int which, const QuantSpec& s, int64_t rows) {
+    return k.misread[static_cast<size_t>(which)] == nullptr || geometry_of(s, rows, c_.cols).block_rows == 1;
   };
-  return corner_ && c_.is_gemm && lies_by_rows(k.a, c_.rows) && lies_by_rows(k.b, c_.rows_b) &&
+  return corner_ && c_.is_gemm && lies_by_rows(0, k.a, c_.rows) && lies_by_rows(1, k.b, c_.rows_b) &&
          k.sparsity.value_or(c_.sparsity) == Sparsity::none;
 }
 
@@ -385,7 +387,7 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
                          threads_};
   if (takes_amaxes(k, options.accumulator.kind)) options.factor = k.factor;
   const Sparsity sparsity = k.sparsity.value_or(c_.sparsity);
-  std::vector<float> c(static_cast<size_t>(a.rows * b.rows));
+  auto c = large_vector<float>(static_cast<size_t>(a.rows * b.rows));
   if (sparsity != Sparsity::none) {
     sparse_gemm(dispatcher_, a, b, largest_kept(c_.name, sparsity, in_.a, c_.rows, c_.cols), options, c.data(), b.rows);
   } else {
@@ -413,7 +415,7 @@ Elements Simulator::output(const Kernel& k, const std::string& accumulator) cons
   const Corner of = corner_ ? corner(k) : Corner{};
   const auto m = corner_ ? static_cast<int64_t>(of.rows.size()) : c_.rows;
   const auto n = corner_ ? static_cast<int64_t>(of.cols.size()) : c_.rows_b;
-  Elements out(c.size());
+  auto out = large_vector<uint32_t>(c.size());
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       const int64_t home =

@@ -75,11 +75,13 @@ std::vector<Misread> misreads(const Quantized& q) {
 }
 
 Quantized read_rows(const Quantized& given, const Misread* how, const std::vector<int64_t>& rows) {
-  const auto pick = [&](const auto& all, int64_t of) {
-    if (rows.empty()) return all;
+  const int64_t high = given.geometry.block_rows;
+  const auto pick = [&](const auto& all, int64_t of, int64_t step = 1) {
+    if (rows.empty() || all.empty()) return all;
     std::decay_t<decltype(all)> some;
     const auto width = static_cast<std::ptrdiff_t>(all.size()) / of;
-    for (const int64_t r : rows) some.insert(some.end(), all.begin() + r * width, all.begin() + (r + 1) * width);
+    for (const int64_t r : rows)
+      some.insert(some.end(), all.begin() + r / step * width, all.begin() + (r / step + 1) * width);
     return some;
   };
   const bool by_rows = given.spec.tensor_scale_cols(given.cols) > 0;
@@ -88,12 +90,18 @@ Quantized read_rows(const Quantized& given, const Misread* how, const std::vecto
                    given.cols,
                    given.geometry,
                    pick(given.codes, given.rows),
-                   pick(given.scales, given.rows),
-                   pick(given.real_scales, given.rows),
+                   pick(given.scales, given.geometry.scale_rows, high),
+                   pick(given.real_scales, given.geometry.scale_rows, high),
                    by_rows ? pick(given.tensor_scale, given.rows) : given.tensor_scale,
                    given.amax};
-  if (!rows.empty()) out.rows = out.geometry.scale_rows = static_cast<int64_t>(rows.size());
-  if (how == nullptr) return out;
+  if (!rows.empty()) {  // a square's scale is that of each of its rows
+    if (high > 1) out.spec.block.kind = given.geometry.scale_cols > 1 ? BlockKind::vector : BlockKind::row;
+    if (out.spec.block.kind == BlockKind::row) out.spec.block.size = 0;
+    out.rows = static_cast<int64_t>(rows.size());
+    out.geometry = geometry_of(out.spec, out.rows, out.cols);
+  }
+  const bool is_of_codes = how != nullptr && (!how->from || how->axis == std::string("nibbles"));
+  if (how == nullptr || (is_of_codes && !given.is_packed())) return out;  // wider codes have no nibbles
   const auto line = [&](int64_t r) { return rows.empty() ? r : rows[static_cast<size_t>(r)]; };
   if (!how->from) {
     for (uint8_t& two : out.codes) two &= 0x77;
@@ -102,7 +110,7 @@ Quantized read_rows(const Quantized& given, const Misread* how, const std::vecto
     for (int64_t r = 0; r < out.rows; ++r)
       for (int64_t k = 0; k < width; ++k) {
         const int64_t at = how->from(line(r), k);
-        out.set_code(r, k, given.code(at / width, at % width));
+        if (at / width < given.rows) out.set_code(r, k, given.code(at / width, at % width));
       }
   } else {
     const int64_t cols = given.geometry.scale_cols, all = given.geometry.scale_rows * cols;

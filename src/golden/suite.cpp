@@ -7,6 +7,7 @@
 
 #include "src/backends/backends.h"
 #include "src/backends/declined.h"
+#include "src/files/large_pages.h"
 #include "src/layout/digit_layout.h"
 #include "src/text/named_rows.h"
 
@@ -184,8 +185,9 @@ std::vector<float> floats_of(const Array& a) {
 }
 
 std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(v.data());
-  return {bytes, bytes + 4 * v.size()};
+  auto bytes = large_vector<unsigned char>(4 * v.size());
+  if (!v.empty()) std::memcpy(bytes.data(), v.data(), bytes.size());
+  return bytes;
 }
 
 Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t rows_b, int64_t cols,
@@ -298,7 +300,8 @@ std::vector<LazyArray> lazy_arrays(const Case& c, std::shared_ptr<const CaseInpu
   }
   Quantized quantized_a, quantized_b;
   for (const std::string& name : c.accumulators) {
-    const auto product = std::make_shared<std::vector<float>>(static_cast<size_t>(c.rows * c.rows_b));
+    const auto product =
+        std::make_shared<std::vector<float>>(large_vector<float>(static_cast<size_t>(c.rows * c.rows_b)));
     const GemmOptions options = {accumulator_from(name, c.name), c.hadamard.product_divisor(), threads};
     const bool is_made = made("output_" + name, [&] {
       if (!mask)
