@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4/bits.h"
+#include "src/files/large_pages.h"
 
 namespace fp4::golden {
 
@@ -58,7 +59,7 @@ class Words {
     }
   }
   Elements some(size_t first, size_t count) const {
-    Elements out(count);
+    auto out = large_vector<uint32_t>(count);
     copy(first, count, out.data());
     return out;
   }

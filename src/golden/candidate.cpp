@@ -30,16 +30,17 @@ bool is_archive(const fs::path& file) { return has_header(file) && file.extensio
 // The array as unsigned integers of its width, or as floats, whose type `type` keeps. Wider and signed integers become
 // uint32; what does not fit becomes a code that no format has.
 Array array_of(const std::string& path, const OpenOptions& open, RealType& type) {
-  const RawTensor t = load_raw(path, open);
+  RawTensor t = load_raw(path, open);
   type = t.dtype == Dtype::bf16 ? RealType::bf16 : t.dtype == Dtype::f16 ? RealType::fp16 : RealType::fp32;
-  Array a = {"", info(t.dtype).name, {t.shape.begin(), t.shape.end()}, t.bytes};
-  if (t.dtype == Dtype::u8 || t.dtype == Dtype::u16 || t.dtype == Dtype::u32 || t.dtype == Dtype::f32) return a;
+  Array a = {"", info(t.dtype).name, {t.shape.begin(), t.shape.end()}, {}};
+  const bool is_plain = t.dtype == Dtype::u16 || t.dtype == Dtype::u32 || t.dtype == Dtype::f32;
+  const bool is_byte = info(t.dtype).bits <= 8 && info(t.dtype).kind != DtypeKind::real;
   const unsigned bytes = info(t.dtype).bits / 8;
-  if (info(t.dtype).bits <= 8 && info(t.dtype).kind != DtypeKind::real) {
-    a.dtype = "u8";  // fp8 and fp4 codes are bytes
+  if (is_plain || is_byte) {
+    if (is_byte) a.dtype = "u8";  // fp8 and fp4 codes are bytes
+    a.bytes = std::move(t.bytes);
   } else if (info(t.dtype).kind == DtypeKind::integer) {
     a.dtype = "u32";
-    a.bytes.clear();
     for (size_t i = 0; i < t.bytes.size(); i += bytes) {
       uint64_t value = 0;
       for (unsigned b = 0; b < bytes; ++b) value |= static_cast<uint64_t>(t.bytes[i + b]) << (8 * b);

@@ -23,9 +23,10 @@ std::optional<Cause> factor_accident(const Case& c, const std::vector<Evidence>&
       if (right == 0 || std::abs(got) < std::ldexp(1.0, type.smallest_exponent)) continue;
       low = std::min(low, got / right), high = std::max(high, got / right), ++count;
     }
-    const Place place = place_of(marks);
     const bool is_one = high - low <= room * std::abs(high) && std::isfinite(high) && std::abs(high - 1) > 8 * room;
-    if (!is_one || count < 8 || 2 * count < e.differences || !place.is_regular) break;
+    if (!is_one || count < 8 || 2 * count < e.differences) break;
+    const Place place = place_of(marks);
+    if (!place.is_regular) break;
     const double ratio = low / 2 + high / 2, power = std::round(std::log2(std::abs(ratio)));
     std::string name = fmt::format("{:.8g}, to {:.1g}", ratio, (high - low) / std::abs(ratio));
     if (std::abs(std::abs(ratio) - std::exp2(power)) <= room * std::exp2(power))

@@ -6,6 +6,7 @@
 #   LDFLAGS=-L/usr/lib/gcc/x86_64-linux-gnu/14 CXX=g++-13 ..   an older one: libraries there ask for g++ 14's libstdc++
 #   TESTS='test_codec test_spec' ..                       these test programs only
 #   LABELS='quick|train|cli' ..                           tests of these labels (default: quick)
+#   CXX=clang++ INSTEAD='cd /fp4sim && tools/setup.sh && tools/test.sh clang fuzz' ..   a stage of tools/test.sh
 #   PACKAGES=.. COPY=FILE INSTEAD=COMMANDS ..             these packages and commands alone, with a file in /fp4sim beside all others
 # DIR/SUITE is the user land, made on the first call (1.5 GB) and kept. Packages come from the mirror that this system's
 # apt uses, or from MIRROR. Ubuntu's key is not on a Debian system: its packages are then taken unsigned, which is right
@@ -16,7 +17,7 @@ suite=${1:?trixie, noble, ..} place=${2:?a folder}
 cxx=${CXX:-g++}
 root=$place/$suite
 packages=${PACKAGES:-ccache catch2 git ca-certificates python3-jsonschema} # beside those of tools/setup.sh
-case $cxx in clang*) packages="$packages clang libomp-dev" ;; g++-*) packages="$packages $cxx" ;; esac
+case $cxx in clang*) packages="$packages clang libclang-rt-dev libomp-dev" ;; g++-*) packages="$packages $cxx" ;; esac
 
 mirror=${MIRROR:-$(cat /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null |
   sed -n 's/^URIs: *//p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\).*/\2/p' | head -1)}
@@ -34,7 +35,7 @@ if [ ! -e "$root/etc/os-release" ]; then
   mmdebstrap --mode=root --variant=apt --aptopt='Acquire::Check-Valid-Until "false"' "$suite" "$root" "$source"
 fi
 chroot "$root" sh -c 'export DEBIAN_FRONTEND=noninteractive
-  dpkg-query -W "$@" >/dev/null 2>&1 || { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; }' sh $packages
+  dpkg -s "$@" >/dev/null 2>&1 || { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; }' sh $packages
 
 # The files that git knows, as they are now, and the chart library of the report if npm has been here.
 # What was there before goes, but for builds, so that no deleted file is built; all files get the time of now, because one
