@@ -25,7 +25,10 @@ std::atomic<int> threads_left{1 << 30};  // that this program may still start
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* data) {
   if (threads_left.fetch_sub(1) <= 0) return EAGAIN;
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-  static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  // A sanitizer counts threads in its own one.
+  static void* const counting = dlsym(RTLD_DEFAULT, "__interceptor_pthread_create");
+  static const auto create =
+      reinterpret_cast<Create>(counting != nullptr ? counting : dlsym(RTLD_NEXT, "pthread_create"));
   return create(thread, attributes, start, data);
 }
 

@@ -134,6 +134,18 @@ std::optional<Finding> clamped(const Evidence& m, const Case& c) {
                              decode(scale, top), top, decode(scale, top))};
 }
 
+// Every negative number came without its sign.
+std::optional<Finding> without_signs(const Evidence& e) {
+  if (e.zero == 0) return std::nullopt;
+  uint64_t numbers = 0;  // -0 has policies of its own
+  for (size_t i = 0; i < e.got.size(); ++i) {
+    const uint32_t expected = e.expected[i];
+    if (e.got[i] != (expected & ~e.zero)) return std::nullopt;
+    numbers += expected > e.zero ? 1 : 0;
+  }
+  return numbers < 8 ? std::nullopt : std::optional(Finding{"unsigned", "", "the sign of each number is lost"});
+}
+
 }  // namespace
 
 std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<Evidence>& evidence,
@@ -172,6 +184,7 @@ std::optional<Cause> array_accident(const Case& c, const CaseInputs& in, const s
     if (e.differences == 0) continue;
     std::optional<Finding> found = blank(e, c, in);
     if (!found) found = clamped(e, c);
+    if (!found) found = without_signs(e);
     if (const auto move = found ? std::nullopt : line_move(e)) found = {move->word, "", move->says};
     if (!found) return std::nullopt;
     cause.before += e.differences;

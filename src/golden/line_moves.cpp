@@ -239,7 +239,7 @@ std::optional<LineMove> line_move(const Evidence& e) {
     if (auto text = LineMap(lines.expected, lines.got, by_rows ? "row" : "column", of_a_line).text())
       return LineMove{by_rows ? "rows_moved" : "columns_moved", *text};
   }
-  constexpr int64_t most_tiles = 16384;
+  constexpr int64_t most_tiles = 65536;
   for (const int64_t high : {128, 64, 32, 16, 8})
     for (const int64_t wide : {128, 64, 32, 16, 8, 4}) {
       if (high >= e.rows || wide >= e.cols || e.rows % high != 0 || e.cols % wide != 0) continue;
