@@ -1,6 +1,7 @@
 #include "src/golden/faulty_kernel.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "src/files/large_pages.h"
 #include "src/golden/compare_arrays.h"
@@ -43,8 +44,9 @@ void forget_nan_blocks(const Quantized& q, Elements& codes) {
 }
 
 Elements bits_of_all(const std::vector<float>& v) {
-  const auto* const words = reinterpret_cast<const uint32_t*>(v.data());
-  return {words, words + v.size()};
+  auto words = large_vector<uint32_t>(v.size());
+  if (!v.empty()) std::memcpy(words.data(), v.data(), sizeof(float) * v.size());
+  return words;
 }
 
 // The draw that an element takes.
@@ -296,7 +298,7 @@ uint32_t Simulator::changed_scale(const Kernel& k, const QuantizeCall& call, con
 
 Elements Simulator::decoded(const Kernel& k, Quantized q) const {
   for (float& g : q.tensor_scale) g = decoded_factor(k.decode_g, g);
-  std::vector<float> y(static_cast<size_t>(q.rows * q.cols));
+  auto y = large_vector<float>(static_cast<size_t>(q.rows * q.cols));
   dispatcher_.dequantize(q, y.data(), threads_);
   if (c_.epilogue.output != RealType::fp32 || k.output != RealType::fp32)
     for (float& v : y) v = rounded_to(c_.epilogue.output, rounded_to(k.output, v));

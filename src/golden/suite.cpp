@@ -159,9 +159,9 @@ void add_quantized(std::vector<LazyArray>& out, const Dispatcher& dispatcher, co
   add("tensor_scale", "f32", factors == 1 ? Shape{1} : shape_of(q->rows, factors / q->rows),
       [q] { return bytes_of(q->tensor_scale); });
   add("dequantized", "f32", shape_of(q->rows, q->cols), [q, dispatcher, threads = call.threads] {
-    std::vector<float> decoded(static_cast<size_t>(q->rows * q->cols));
-    dispatcher.dequantize(*q, decoded.data(), threads);
-    return bytes_of(decoded);
+    auto decoded = large_vector<unsigned char>(sizeof(float) * static_cast<size_t>(q->rows * q->cols));
+    dispatcher.dequantize(*q, reinterpret_cast<float*>(decoded.data()), threads);
+    return decoded;
   });
   const int width = (call.spec.random_bits + 7) / 8;
   if (is_stochastic(call.spec.rounding))
