@@ -95,8 +95,9 @@ Quantized read_rows(const Quantized& given, const Misread* how, const std::vecto
                    by_rows ? pick(given.tensor_scale, given.rows) : given.tensor_scale,
                    given.amax};
   if (!rows.empty()) {  // a square's scale is that of each of its rows
-    if (high > 1) out.spec.block.kind = given.geometry.scale_cols > 1 ? BlockKind::vector : BlockKind::row;
-    if (out.spec.block.kind == BlockKind::row) out.spec.block.size = 0;
+    BlockShape& block = out.spec.block;
+    if (block.kind == BlockKind::square) block.kind = BlockKind::vector;
+    if (block.kind == BlockKind::tensor) block = {BlockKind::row, 0};
     out.rows = static_cast<int64_t>(rows.size());
     out.geometry = geometry_of(out.spec, out.rows, out.cols);
   }
