@@ -1,5 +1,5 @@
 #!/bin/sh
-# Everything a change has to pass, in stages with their times (15 minutes on 2 idle cores):
+# Everything a change has to pass, in stages with their times (half an hour on 2 cores):
 #   setup   missing packages            clang   second compiler and its sanitizers, all but commands: label quick
 #   build   optimised, all warnings     fuzz    the fuzz targets of that build for FUZZ_SECONDS (default 10)
 #   test    labels quick, train, cli    gpu     device code compiles, where a compiler for it is here

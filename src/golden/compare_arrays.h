@@ -69,6 +69,7 @@ struct Evidence {
   // Row r of both; what may be anything is alike.
   void copy_row(int64_t r, Elements& x, Elements& y) const;
 };
+
 // body(first, last) for bands of rows of some 2^16 elements each, on every core.
 template <class Body>
 void for_bands(int64_t rows, int64_t cols, const Body& body) {

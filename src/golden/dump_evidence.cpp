@@ -196,6 +196,19 @@ void count(Score& s, uint32_t zero, const Elements& now, const Elements& before,
   s.after += after, s.after_zeros += after_zeros, s.seen += seen, s.predicted += predicted, s.found += found;
 }
 
+// The sum of the scores that body(first, last) gives for bands of rows.
+template <class Body>
+Score score_of_bands(int64_t rows, int64_t cols, const Body& body) {
+  Score all;
+  std::mutex mutex;
+  for_bands(rows, cols, [&](int64_t first, int64_t last) {
+    const Score s = body(first, last);
+    const std::lock_guard lock(mutex);
+    all += s;
+  });
+  return all;
+}
+
 void count_all(Score& s, uint64_t elements) { s.after += elements, s.after_zeros += elements, s.seen += elements; }
 
 // The order in which a kernel stored an array, where it is not that of the evidence.
@@ -220,8 +233,7 @@ void count_in_order(Score& s, const Placing& order, const Evidence& e, const Wor
   if (at.size() != static_cast<int64_t>(is_moved ? all.homes.at.size() : all.got.size()))
     return count_all(s, std::max(made.size(), size_t{1}));
   const auto width = static_cast<size_t>(cols);
-  std::mutex mutex;
-  for_bands(rows, cols, [&](int64_t first, int64_t last) {
+  s += score_of_bands(rows, cols, [&](int64_t first, int64_t last) {
     Elements now(width), before(width), got(width);
     Score mine;
     for (int64_t r = first; r < last; ++r) {
@@ -235,8 +247,7 @@ void count_in_order(Score& s, const Placing& order, const Evidence& e, const Wor
       }
       count(mine, e.zero, now, before, got, width, all.is_matrix());
     }
-    const std::lock_guard lock(mutex);
-    s += mine;
+    return mine;
   });
 }
 
@@ -264,19 +275,13 @@ Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<
       continue;
     }
     const bool same_size = e.expected.size() == e.got.size();
-    std::mutex mutex;
-    for_bands(static_cast<int64_t>(there.size()), 1, [&](int64_t begin, int64_t end) {
-      constexpr size_t piece = size_t{1} << 14;
-      Elements now(piece), before(piece), got(piece);
+    s += score_of_bands(static_cast<int64_t>(there.size()), 1, [&](int64_t begin, int64_t end) {
+      const auto first = static_cast<size_t>(begin), size = static_cast<size_t>(end - begin);
+      Elements before(same_size ? size : 0), now = there.some(first, size), got = e.got.some(first, size);
+      if (same_size) e.expected.copy(first, size, before.data());
       Score mine;
-      for (auto first = static_cast<size_t>(begin); first < static_cast<size_t>(end); first += piece) {
-        const size_t size = std::min(static_cast<size_t>(end) - first, piece);
-        there.copy(first, size, now.data()), e.got.copy(first, size, got.data());
-        if (same_size) e.expected.copy(first, size, before.data());
-        count(mine, e.zero, now, before, got, size, same_size);
-      }
-      const std::lock_guard lock(mutex);
-      s += mine;
+      count(mine, e.zero, now, before, got, size, same_size);
+      return mine;
     });
   }
   return s;

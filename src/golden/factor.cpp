@@ -15,16 +15,17 @@ std::optional<Cause> factor_accident(const Case& c, const std::vector<Evidence>&
     const double room = std::max(std::ldexp(2.0, 1 - type.digits), 1e-6);
     double low = HUGE_VAL, high = -HUGE_VAL;
     uint64_t count = 0;
-    Marks marks = e.wrong;  // a zero is right whatever its factor
     for (size_t i = 0; i < e.got.size() && high - low <= room * std::abs(high); ++i) {
       const auto right = static_cast<double>(float_of(e.expected[i])), got = static_cast<double>(float_of(e.got[i]));
-      if (right == 0) marks.at[i] = 1;
       if (!e.differs(i) || !std::isfinite(right)) continue;
       if (right == 0 || std::abs(got) < std::ldexp(1.0, type.smallest_exponent)) continue;
       low = std::min(low, got / right), high = std::max(high, got / right), ++count;
     }
     const bool is_one = high - low <= room * std::abs(high) && std::isfinite(high) && std::abs(high - 1) > 8 * room;
     if (!is_one || count < 8 || 2 * count < e.differences) break;
+    Marks marks = e.wrong;  // a zero is right whatever its factor
+    for (size_t i = 0; i < e.got.size(); ++i)
+      if (float_of(e.expected[i]) == 0) marks.at[i] = 1;
     const Place place = place_of(marks);
     if (!place.is_regular) break;
     const double ratio = low / 2 + high / 2, power = std::round(std::log2(std::abs(ratio)));

@@ -358,11 +358,11 @@ const Quantized& Simulator::last_operand(const Kernel& k, bool is_b) const {
 
 // Whether a corner of a product is made of rows of its operands alone.
 bool Simulator::cuts(const Kernel& k) const {
-  const auto lies_by_rows = [&](int which, const QuantSpec& s, int64_t rows) {
-    return k.misread[static_cast<size_t>(which)] == nullptr || geometry_of(s, rows, c_.cols).block_rows == 1;
+  const auto lies_by_rows = [&](const Misread* how, const QuantSpec& s, int64_t rows) {
+    return how == nullptr || geometry_of(s, rows, c_.cols).block_rows == 1;
   };
-  return corner_ && c_.is_gemm && lies_by_rows(0, k.a, c_.rows) && lies_by_rows(1, k.b, c_.rows_b) &&
-         k.sparsity.value_or(c_.sparsity) == Sparsity::none;
+  return corner_ && c_.is_gemm && lies_by_rows(k.misread[0], k.a, c_.rows) &&
+         lies_by_rows(k.misread[1], k.b, c_.rows_b) && k.sparsity.value_or(c_.sparsity) == Sparsity::none;
 }
 
 // The rows and columns of the product behind the outputs that are asked for.

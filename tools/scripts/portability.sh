@@ -4,7 +4,7 @@
 #   tools/scripts/portability.sh noble DIR                Ubuntu 24.04 (also jammy: 22.04, CMake 3.22)
 #   CXX=clang++ tools/scripts/portability.sh trixie DIR   another compiler of that system; g++-12, g++-14, ..
 #   LDFLAGS=-L/usr/lib/gcc/x86_64-linux-gnu/14 CXX=g++-13 ..   an older one: libraries there ask for g++ 14's libstdc++
-#   TESTS='test_digests test_spec_text' ..                       these test programs only
+#   TESTS='test_digests test_spec_text' ..                these test programs only
 #   LABELS='quick|train|cli' ..                           tests of these labels (default: quick)
 #   CXX=clang++ INSTEAD='cd /fp4sim && tools/setup.sh && tools/test.sh clang fuzz' ..   a stage of tools/test.sh
 #   PACKAGES=.. COPY=FILE INSTEAD=COMMANDS ..             these packages and commands alone, with a file in /fp4sim beside all others
