@@ -68,15 +68,18 @@ void verify(const Bundle& bundle, const fs::path& candidate, const CandidateOpti
     const Case& c = bundle.cases[i];
     std::vector<CandidateArray> arrays;
     std::vector<Comparison> comparisons;
+    std::vector<Evidence> evidence;
     bool wrong = false;
     for (const CandidateArray& a : dump.arrays) {
       if (a.case_index != i) continue;
-      comparisons.push_back(compare(c, a, load_array(bundle, c, a.golden)));
+      const Array& golden = load_array(bundle, c, a.golden);
+      evidence.push_back(evidence_of(c, a, golden, codes_of_nan_blocks(bundle, c, a.golden)));
+      comparisons.push_back(compare(c, a, golden, evidence.back()));
       if (comparisons.back().compared == 0) throw std::logic_error("an array was judged without an element");
       wrong = wrong || comparisons.back().mismatches > 0;
       arrays.push_back(a);
     }
-    if (wrong && diagnose(bundle, c, arrays, comparisons, "reference", 1).first_diverging.empty())
+    if (wrong && diagnose(bundle, c, arrays, comparisons, evidence, "reference", 1).first_diverging.empty())
       throw std::logic_error("a difference without a diagnosis");
   }
   const Coverage coverage = coverage_of(bundle, dump.arrays);

@@ -446,7 +446,7 @@ TEST_CASE("codes of an approximate reciprocal are within a declared tolerance, a
     return codes;
   };
   const auto left = [&](const Array& codes, int ulp) {
-    return beyond({ulp}, c, in, {{0, "codes", "codes", "", codes}}, {find(bench.arrays, "codes")});
+    return beyond({ulp}, c, in, {0, "codes", "codes", "", codes}, find(bench.arrays, "codes"));
   };
   CHECK(dump(0).bytes == find(bench.arrays, "codes").bytes);  // the order of operations as vLLM has it
   for (const int ulp : {-1, 1}) {
@@ -460,7 +460,7 @@ TEST_CASE("codes of an approximate reciprocal are within a declared tolerance, a
   Array one = find(exact.arrays, "codes");
   one.bytes[3] ^= 1;
   CHECK(beyond({1}, exact.bundle.cases[0], load_inputs(exact.bundle, exact.bundle.cases[0]),
-               {{0, "codes", "codes", "", one}}, {find(exact.arrays, "codes")}) == 1);
+               {0, "codes", "codes", "", one}, find(exact.arrays, "codes")) == 1);
   CHECK(tolerance_from_words("verify", "reciprocal_ulp=2").reciprocal_ulp == 2);
   for (const char* words : {"ulp=1", "reciprocal_ulp=0", "reciprocal_ulp=x", "reciprocal_ulp=9"})
     CHECK_THROWS_AS(tolerance_from_words("verify --tolerance", words), Error);
@@ -490,7 +490,7 @@ TEST_CASE("scales of an approximate 1/6 are within a declared tolerance, and not
     return scales;
   };
   const auto left = [&](const Array& scales, int ulp) {
-    return beyond({ulp}, c, in, {{0, "scales", "scales", "", scales}}, {right});
+    return beyond({ulp}, c, in, {0, "scales", "scales", "", scales}, right);
   };
   CHECK(dump(0).bytes == right.bytes);
   const Array below = dump(-1), above = dump(1);

@@ -1,12 +1,20 @@
 // Memory of large arrays in pages of 2 MiB, where the system has them: one fault in place of 512.
 #pragma once
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <vector>
 
 namespace fp4 {
+
+// From here on memory that is freed stays with the process, so that the next large array need not be cleared again: for a
+// command that makes and drops hundreds of them. It costs the largest sum of what was held at once.
+inline void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+}
 
 template <class T>
 std::vector<T> large_vector(size_t count) {

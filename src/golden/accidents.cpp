@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <set>
@@ -58,10 +59,13 @@ std::optional<Place> blank_tiles(const Evidence& e, uint32_t word, const Region&
     }
     for (int64_t r = top; r < end && is_any; ++r) {
       e.copy_row(r, x, y);
-      for (size_t c = left; c < width; ++c) {
-        if (is_wrong[(c - left) / wide] == 0) continue;
-        if (e.plain(y[c]) != word) return std::nullopt;
-        ++size;
+      for (size_t t = 0; t < across; ++t) {
+        if (is_wrong[t] == 0) continue;
+        const size_t first = left + t * wide, last = std::min(width, first + wide);
+        bool is_word = true;
+        for (size_t c = first; c < last; ++c) is_word &= e.plain(y[c]) == word;
+        if (!is_word) return std::nullopt;
+        size += static_cast<int64_t>(last - first);
       }
     }
   }
@@ -70,9 +74,9 @@ std::optional<Place> blank_tiles(const Evidence& e, uint32_t word, const Region&
   if (!is_large || 2 * static_cast<int64_t>(e.differences) < size) return std::nullopt;
   Marks marks = {e.rows, e.cols, large_vector<uint8_t>(e.wrong.at.size())};
   for (int64_t r = tile.top; r < e.rows; ++r)
-    for (size_t c = left; c < width; ++c)
-      marks.at[static_cast<size_t>(r) * width + c] =
-          all[static_cast<size_t>((r - tile.top) / tile.high) * across + (c - left) / wide];
+    for (size_t t = 0, c = left; c < width; ++t, c += wide)
+      std::memset(&marks.at[static_cast<size_t>(r) * width + c],
+                  all[static_cast<size_t>((r - tile.top) / tile.high) * across + t], std::min(wide, width - c));
   const Place place = place_of(marks);
   return place.is_regular ? std::optional(place) : std::nullopt;
 }
@@ -88,10 +92,26 @@ std::optional<Place> blank_place(const Evidence& e, uint32_t word) {
   return std::nullopt;
 }
 
+// Whether body(expected, got, wrong) holds for all rows, `wrong` being their marks.
+template <class Body>
+bool holds_for_rows(const Evidence& e, const Body& body) {
+  std::atomic<bool> all = true;
+  for_bands(e.rows, e.cols, [&](int64_t first, int64_t last) {
+    Elements x(static_cast<size_t>(e.cols)), y(x.size());
+    for (int64_t r = first; r < last && all; ++r) {
+      e.copy_row(r, x, y);
+      if (!body(x, y, &e.wrong.at[static_cast<size_t>(r) * x.size()])) all = false;
+    }
+  });
+  return all;
+}
+
 bool holds_alone(const Evidence& e, uint32_t word) {
-  for (size_t i = 0; i < e.wrong.at.size(); ++i)
-    if (e.differs(i) && e.plain(e.got[i]) != word) return false;
-  return true;
+  return holds_for_rows(e, [&](const Elements&, const Elements& got, const uint8_t* wrong) {
+    bool all = true;
+    for (size_t i = 0; i < got.size(); ++i) all &= (wrong[i] == 0) | (e.plain(got[i]) == word);
+    return all;
+  });
 }
 
 std::optional<Finding> blank(const Evidence& e, const Case& c, const CaseInputs& in) {
@@ -134,16 +154,38 @@ std::optional<Finding> clamped(const Evidence& m, const Case& c) {
                              decode(scale, top), top, decode(scale, top))};
 }
 
+// Every scale is the same number of codes off, beside codes that are right: a bias of the format's exponents, or less.
+std::optional<Finding> stepped(const Evidence& e, const Case& c, const std::vector<Evidence>& evidence) {
+  const bool beside_right_codes = std::any_of(evidence.begin(), evidence.end(), [&](const Evidence& codes) {
+    return codes.stage == "codes" && codes.is_matrix() && codes.differences == 0 &&
+           parse_array_name(codes.array).is_transposed == parse_array_name(e.array).is_transposed;
+  });
+  if (e.stage != "scales" || e.is_float() || e.differences < 8 || !beside_right_codes) return std::nullopt;
+  const uint32_t top = format_of(quant_spec_from_words(c.words).scale).largest_code;
+  const auto first = static_cast<size_t>(std::find(e.wrong.at.begin(), e.wrong.at.end(), 1) - e.wrong.at.begin());
+  const uint32_t step = e.got[first] - e.expected[first];  // modulo 2^32
+  const bool all = holds_for_rows(e, [&](const Elements& expected, const Elements& got, const uint8_t* wrong) {
+    bool row = true;
+    for (size_t i = 0; i < got.size(); ++i)
+      row &= got[i] - expected[i] == step || (wrong[i] == 0 && (got[i] == 0 || got[i] == top));
+    return row;
+  });
+  if (!all) return std::nullopt;
+  return Finding{"stepped", "", fmt::format("each scale's code is the right one {:+}", static_cast<int32_t>(step))};
+}
+
 // Every negative number came without its sign.
 std::optional<Finding> without_signs(const Evidence& e) {
   if (e.zero == 0) return std::nullopt;
-  uint64_t numbers = 0;  // -0 has policies of its own
-  for (size_t i = 0; i < e.got.size(); ++i) {
-    const uint32_t expected = e.expected[i];
-    if (e.got[i] != (expected & ~e.zero)) return std::nullopt;
-    numbers += expected > e.zero ? 1 : 0;
-  }
-  return numbers < 8 ? std::nullopt : std::optional(Finding{"unsigned", "", "the sign of each number is lost"});
+  std::atomic<uint64_t> numbers = 0;  // -0 has policies of its own
+  const bool all = holds_for_rows(e, [&](const Elements& expected, const Elements& got, const uint8_t*) {
+    bool row = true;
+    uint64_t count = 0;
+    for (size_t i = 0; i < got.size(); ++i) row &= got[i] == (expected[i] & ~e.zero), count += expected[i] > e.zero;
+    numbers += count;
+    return row;
+  });
+  return !all || numbers < 8 ? std::nullopt : std::optional(Finding{"unsigned", "", "the sign of each number is lost"});
 }
 
 }  // namespace
@@ -184,6 +226,7 @@ std::optional<Cause> array_accident(const Case& c, const CaseInputs& in, const s
     if (e.differences == 0) continue;
     std::optional<Finding> found = blank(e, c, in);
     if (!found) found = clamped(e, c);
+    if (!found) found = stepped(e, c, evidence);
     if (!found) found = without_signs(e);
     if (const auto move = found ? std::nullopt : line_move(e)) found = {move->word, "", move->says};
     if (!found) return std::nullopt;

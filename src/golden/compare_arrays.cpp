@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
+#include <mutex>
 
 #include "src/files/large_pages.h"
 #include "src/golden/faulty_kernel.h"
@@ -38,7 +40,8 @@ std::string text_of(const Meaning& m, uint32_t word) {
 int64_t distance_of(const Meaning& m, uint32_t expected, uint32_t got, int64_t step) {
   int64_t d = 0;
   if (m.is_float) {
-    d = (ordered(got) - ordered(expected)) / step;
+    d = ordered(got) - ordered(expected);
+    if (step > 1) d /= step;
   } else if (m.format == nullptr) {
     d = static_cast<int64_t>(got) - static_cast<int64_t>(expected);
   } else {
@@ -266,48 +269,72 @@ void count_padding(const Evidence& e, const Words& stored, const Meaning& meanin
   }
 }
 
+// How far apart what differs is: by distances, of codes up to 255 by pairs of expected and got.
+struct Distances {
+  std::vector<uint64_t> at, pairs;
+  uint64_t nan_against_number = 0;
+  explicit Distances(bool is_float) : at(2 * far + 1, 0), pairs(is_float ? 0 : size_t{1} << 16, 0) {}
+  void add(const Meaning& meaning, uint32_t expected, uint32_t got, int64_t step, uint64_t times = 1) {
+    if (means_nan(meaning, expected) != means_nan(meaning, got))
+      nan_against_number += times;
+    else
+      at[static_cast<size_t>(distance_of(meaning, expected, got, step) + far)] += times;
+  }
+  Distances& operator+=(const Distances& o) {
+    nan_against_number += o.nan_against_number;
+    std::transform(at.begin(), at.end(), o.at.begin(), at.begin(), std::plus<>());
+    std::transform(pairs.begin(), pairs.end(), o.pairs.begin(), pairs.begin(), std::plus<>());
+    return *this;
+  }
+};
+
 void count_differences(const Evidence& e, const Meaning& meaning, Comparison& r) {
   const int64_t step = steps_of(e.type);
   const auto width = static_cast<size_t>(e.cols);
-  std::vector<uint64_t> distance(2 * far + 1, 0);
-  const bool is_float = meaning.is_float;
-  std::vector<uint64_t> pairs(is_float ? 0 : size_t{1} << 16, 0);  // of codes up to 255: expected, got
-  const auto add = [&](uint32_t expected, uint32_t got, uint64_t times) {
-    if (means_nan(meaning, expected) != means_nan(meaning, got))
-      r.nan_against_number += times;
-    else
-      distance[static_cast<size_t>(distance_of(meaning, expected, got, step) + far)] += times;
-  };
-  for (size_t begin = 0; begin < e.wrong.at.size(); begin += width) {
-    const uint8_t* const wrong = &e.wrong.at[begin];
-    if (std::memchr(wrong, 1, width) == nullptr) continue;
-    for (size_t k = 0; k < width; ++k) {
-      if (wrong[k] == 0) continue;
-      const uint32_t expected = e.expected.raw(begin + k), got = e.got.raw(begin + k);
-      if (!is_float && (expected | got) < 256)
-        ++pairs[expected << 8 | got];
-      else
-        add(expected, got, 1);
-      if (r.first.size() < 10)
-        r.first.push_back({{begin / width, k}, expected, got, text_of(meaning, expected), text_of(meaning, got)});
+  Distances all(meaning.is_float);
+  std::mutex mutex;
+  const auto count = [&](int64_t first, int64_t last) {
+    Distances mine(meaning.is_float);
+    Elements expected(width), got(width);
+    for (int64_t row = first; row < last; ++row) {
+      const size_t begin = static_cast<size_t>(row) * width;
+      const uint8_t* const wrong = &e.wrong.at[begin];
+      if (std::memchr(wrong, 1, width) == nullptr) continue;
+      e.copy_row(row, expected, got);
+      for (size_t k = 0; k < width; ++k) {
+        if (wrong[k] == 0) continue;
+        if (!meaning.is_float && (expected[k] | got[k]) < 256)
+          ++mine.pairs[expected[k] << 8 | got[k]];
+        else
+          mine.add(meaning, expected[k], got[k], step);
+      }
     }
+    const std::lock_guard lock(mutex);
+    all += mine;
+  };
+  for_bands(e.rows, e.cols, count, int64_t{1} << 22);
+  for (uint32_t i = 0; i < all.pairs.size(); ++i)
+    if (all.pairs[i] > 0) all.add(meaning, i >> 8, i & 255u, step, all.pairs[i]);
+  r.nan_against_number = all.nan_against_number;
+  for (size_t d = 0; d < all.at.size(); ++d)
+    if (all.at[d] > 0) r.distance[static_cast<int64_t>(d) - far] = all.at[d];
+  const uint64_t shown = std::min<uint64_t>(e.differences, 10);
+  for (auto at = e.wrong.at.begin(); r.first.size() < shown; ++at) {
+    at = std::find(at, e.wrong.at.end(), 1);
+    const auto i = static_cast<size_t>(at - e.wrong.at.begin());
+    const uint32_t expected = e.expected.raw(i), got = e.got.raw(i);
+    r.first.push_back({{i / width, i % width}, expected, got, text_of(meaning, expected), text_of(meaning, got)});
   }
-  for (uint32_t i = 0; i < pairs.size(); ++i)
-    if (pairs[i] > 0) add(i >> 8, i & 255u, pairs[i]);
-  for (size_t d = 0; d < distance.size(); ++d)
-    if (distance[d] > 0) r.distance[static_cast<int64_t>(d) - far] = distance[d];
 }
 
 }  // namespace
 
-Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
-                   const std::vector<bool>& unjudged) {
+Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden, const Evidence& e) {
   Comparison r = {c.name, candidate.stage, candidate.golden};
   const QuantSpec spec = quant_spec_from_words(c.words);
   Meaning meaning = {golden.dtype == "f32"};
   if (candidate.stage != input_stage)
     meaning.format = candidate.stage == "codes" ? &format_of(spec.element) : &format_of(spec.scale);
-  const Evidence e = evidence_of(c, candidate, golden, unjudged);
   const bool same_kind = (candidate.array.dtype == "f32") == meaning.is_float;
   r.compared = e.homes.at.empty() ? e.expected.size() : e.homes.at.size();
   if (!same_kind) {

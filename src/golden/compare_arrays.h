@@ -72,8 +72,8 @@ struct Evidence {
 
 // body(first, last) for bands of rows of some 2^16 elements each, on every core.
 template <class Body>
-void for_bands(int64_t rows, int64_t cols, const Body& body) {
-  const int64_t band = larger<int64_t>(1, (int64_t{1} << 16) / larger<int64_t>(cols, 1));
+void for_bands(int64_t rows, int64_t cols, const Body& body, int64_t elements = int64_t{1} << 16) {
+  const int64_t band = larger<int64_t>(1, elements / larger<int64_t>(cols, 1));
   parallel_for(0, rows, band, threads_of_machine(), 1,
                [&](int64_t first) { body(first, smaller(rows, first + band)); });
 }
@@ -90,8 +90,7 @@ Elements elements_of(const Array& a, int packed_bits);
 
 // Of floats any NaN equals any other; codes are compared as they are, those of NaN, too. What a layout pads is counted
 // apart: kernels leave those bytes as they were. Indices are [row, column], whatever the layout.
-Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden,
-                   const std::vector<bool>& unjudged = {});
+Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden, const Evidence& evidence);
 
 // Gives the first mismatches of codes and decoded values their inputs and scales, so that they can be checked by hand;
 // nothing for products, rotations, transposes, spec words that store inverses, and tensor scales of several factors.

@@ -75,15 +75,16 @@ class Search {
     for (const Evidence& e : evidence)
       before_ += e.is_matrix() ? e.differences : std::max({e.got.size(), e.expected.size(), size_t{1}});
     for (Sample& s : windows_of(c, in, evidence)) parts_.emplace_back(c, in, backend, std::move(s));
+    if (auto corner = is_made_of_operands() ? corner_of(c, evidence) : std::nullopt)
+      parts_.emplace_back(c, in, backend, std::move(*corner));
   }
 
   // Of outputs and of decoded values alone: operands that were read wrongly, parts and factors that are missing.
   std::vector<Cause> of_accidents() {
     std::vector<Cause> found;
-    if (!c_.is_gemm && (!dumps("dequantized") || dumps("codes") || dumps("scales"))) return found;
+    if (!is_made_of_operands()) return found;
     misreads_[0] = misreads(simulator_.operand(base_, false));
     if (c_.is_gemm) misreads_[1] = misreads(simulator_.operand(base_, true));
-    if (auto corner = corner_of(c_, evidence_)) parts_.emplace_back(c_, in_, backend_, std::move(*corner));
     for (const NamedKernel& n : accidents(c_, base_, misreads_[0], misreads_[1])) {
       const size_t known = found.size();
       try_one(n, found);
@@ -167,6 +168,11 @@ class Search {
  private:
   static constexpr size_t width = 6;  // suspects that are looked at again with one more change
 
+  // Outputs, or decoded values alone: what made them is not in the dump.
+  bool is_made_of_operands() const {
+    return c_.is_gemm || (dumps("dequantized") && !dumps("codes") && !dumps("scales"));
+  }
+
   // Whether the dump has arrays of a stage.
   bool dumps(const char* stage) const {
     return std::any_of(evidence_.begin(), evidence_.end(),
@@ -198,8 +204,22 @@ class Search {
       is_told = true;
       if (const Score s = score(p.simulator, there, p.sample.evidence); !s.explains_but_zeros()) return s;
     }
-    if (!is_told && !parts_.empty() && has_other_scales(k)) return {.after = 1, .after_zeros = 1};
+    if (!is_told && !parts_.empty() && (has_other_scales(k) || has_more_values(k))) return {.after = 1, .after_zeros = 1};
     return score(simulator_, k, evidence_);
+  }
+
+  // Whether a tensor's decoded values are more than a kernel of one scale has codes.
+  bool has_more_values(const Kernel& k) const {
+    if (c_.is_gemm || k.a.block.kind != BlockKind::tensor || k.a.tensor_scale_cols(c_.cols) > 0 ||
+        !dumps("dequantized"))
+      return false;
+    for (const Evidence& e : evidence_) {
+      if (e.stage != "dequantized" || values_ > 0) continue;
+      Elements some = e.got.some(0, std::min(e.got.size(), size_t{1} << 18));
+      std::sort(some.begin(), some.end());
+      values_ = static_cast<size_t>(std::unique(some.begin(), some.end()) - some.begin());
+    }
+    return values_ > size_t{1} << format_of(k.a.element).code_bits();
   }
 
   // Whether the dump's scales are not as many as a kernel's in plain order, or not the one that it repeats.
@@ -319,7 +339,7 @@ class Search {
     std::vector<Suspect> best(suspects_.begin(),
                               suspects_.begin() + static_cast<std::ptrdiff_t>(std::min(width, suspects_.size())));
     for (const Suspect& s : best) {
-      if (s.parts >= parts) continue;
+      if (s.parts >= parts || (!c_.is_gemm && s.named.kernel.misread[0] != nullptr)) continue;
       for (const NamedKernel& n : changes(c_, s.named.kernel)) {
         if (n.kernel == s.named.kernel || shares_axis(s.named.changes, n.changes) || !may_add(n.kernel)) continue;
         try_one(both(s.named, n), found, parts);
@@ -349,6 +369,7 @@ class Search {
   size_t kernels_ = 0;
   uint64_t before_ = 0;
   std::list<Part> parts_;
+  mutable size_t values_ = 0;  // different decoded ones of the dump's first 2^18
   std::vector<Suspect> suspects_;
   std::vector<NamedKernel> but_zeros_;
 };
@@ -389,8 +410,8 @@ bool is_order(const Changes& changes) {
 }  // namespace
 
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
-                   const std::vector<Comparison>& comparisons, const std::string& backend, int threads, double seconds,
-                   const Tried& tried) {
+                   const std::vector<Comparison>& comparisons, const std::vector<Evidence>& evidence,
+                   const std::string& backend, int threads, double seconds, const Tried& tried) {
   Diagnosis out;
   const std::string place = divergence(comparisons, out.first_diverging);
   if (out.first_diverging.empty()) return out;
@@ -400,7 +421,6 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
   }
   const CaseInputs& in = load_inputs(bundle, c);
   const Simulator simulator(c, in, backend, threads);
-  const std::vector<Evidence> evidence = gather(bundle, c, arrays);
   Search search(c, in, simulator, evidence, backend, seconds, tried);
   out.causes = search.of_orders();
   std::string ratio;
@@ -409,11 +429,10 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
     if (!out.summary.empty()) return out;
     const bool is_whole =
         std::all_of(evidence.begin(), evidence.end(), [](const Evidence& e) { return e.is_matrix(); });
-    if (is_whole)
-      if (const std::optional<Cause> found = array_accident(c, in, evidence)) out.causes = {*found};
-    if (out.causes.empty()) out.causes = search.of_accidents();
-    if (const auto factor = is_whole && out.causes.empty() ? factor_accident(c, evidence, simulator) : std::nullopt)
-      ratio = factor->detail;
+    if (const auto factor = is_whole ? factor_accident(c, evidence, simulator) : std::nullopt) ratio = factor->detail;
+    if (const auto found = is_whole && ratio.empty() ? array_accident(c, in, evidence) : std::nullopt)
+      out.causes = {*found};
+    if (out.causes.empty() && ratio.empty()) out.causes = search.of_accidents();
   }
   if (out.causes.empty()) out.causes = search.explanations(!ratio.empty());
   out.explains_all = !out.causes.empty();

@@ -30,13 +30,6 @@ std::vector<int64_t> most_of(const std::vector<uint64_t>& differences, size_t co
 
 }  // namespace
 
-std::vector<Evidence> gather(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays) {
-  std::vector<Evidence> out;
-  for (const CandidateArray& a : arrays)
-    out.push_back(evidence_of(c, a, load_array(bundle, c, a.golden), codes_of_nan_blocks(bundle, c, a.golden)));
-  return out;
-}
-
 std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence) {
   const int64_t width = c.is_gemm ? c.rows_b : c.cols;
   const auto side = static_cast<size_t>(c.is_gemm ? 24 : std::clamp<int64_t>(wanted / width, 2, 24));

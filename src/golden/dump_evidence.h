@@ -7,8 +7,6 @@
 
 namespace fp4::golden {
 
-std::vector<Evidence> gather(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays);
-
 struct Score {
   uint64_t after = 0;                           // elements that a kernel of this kind would have dumped otherwise
   uint64_t after_zeros = 0;                     // of them: beyond the signs of zeros

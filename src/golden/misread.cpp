@@ -36,7 +36,8 @@ void add_orders_of_scales(const Quantized& q, std::vector<Misread>& out) {
         [place, rows, cols, back = std::make_shared<std::vector<int64_t>>()](int64_t r, int64_t c) {
           if (back->empty()) {  // made when it is first asked for
             back->resize(static_cast<size_t>(place.size()), -1);
-            for (int64_t i = 0; i < rows * cols; ++i) (*back)[static_cast<size_t>(place.at(i / cols, i % cols))] = i;
+            for (int64_t i = 0, at = 0; i < rows; ++i)
+              for (int64_t k = 0; k < cols; ++k, ++at) (*back)[static_cast<size_t>(place.at(i, k))] = at;
           }
           return (*back)[static_cast<size_t>(r * cols + c)];
         });

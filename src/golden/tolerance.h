@@ -3,7 +3,7 @@
 // tolerance, never equal.
 #pragma once
 
-#include "src/golden/candidate.h"
+#include "src/golden/compare_arrays.h"
 #include "src/golden/faulty_kernel.h"
 
 namespace fp4::golden {
@@ -20,7 +20,7 @@ Tolerance tolerance_from_words(const std::string& place, const std::string& word
 // that no reciprocals within it give under the dump's own scales (the bundle's where it has none), decoded values that
 // are not those of the dump's codes and scales. Cases without reciprocals (gemm, arithmetic other than te and vllm,
 // other rules than amax) have no tolerance: all that differ.
-uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in,
-                const std::vector<CandidateArray>& arrays, const std::vector<Array>& golden);
+uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+                const std::vector<Comparison>& comparisons);
 
 }  // namespace fp4::golden

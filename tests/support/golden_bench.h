@@ -5,6 +5,7 @@
 
 #include "src/golden/compare_arrays.h"
 #include "src/golden/diagnose.h"
+#include "src/golden/tolerance.h"
 #include "tests/support/support.h"
 
 namespace fp4::test {
@@ -20,6 +21,16 @@ inline Case quantize_case(const std::string& words, InputKind input, int64_t row
   c.cols = cols;
   c.place = {77, 256, 3};
   return c;
+}
+
+// Of one array of a dump beside its golden one.
+inline Comparison compare(const Case& c, const CandidateArray& a, const Array& right,
+                          const std::vector<bool>& unjudged = {}) {
+  return golden::compare(c, a, right, evidence_of(c, a, right, unjudged));
+}
+inline uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const CandidateArray& a,
+                       const Array& right) {
+  return golden::beyond(tolerance, c, in, {evidence_of(c, a, right)}, {compare(c, a, right)});
 }
 
 inline Array& find(std::vector<Array>& arrays, std::string_view name) {
@@ -40,12 +51,15 @@ class Bench {
   Diagnosis diagnose_dump(const std::vector<Array>& dump, double seconds = HUGE_VAL) {
     std::vector<CandidateArray> candidates;
     std::vector<Comparison> comparisons;
-    for (const Array& a : dump) {
-      const CandidateArray candidate = {0, parse_array_name(a.name).stage, a.name, "", a};
-      candidates.push_back(candidate);
-      comparisons.push_back(compare(bundle.cases[0], candidate, load_array(bundle, bundle.cases[0], a.name)));
+    std::vector<Evidence> evidence;
+    const Case& c = bundle.cases[0];
+    for (const Array& a : dump) candidates.push_back({0, parse_array_name(a.name).stage, a.name, "", a});
+    for (const CandidateArray& a : candidates) {
+      const Array& right = load_array(bundle, c, a.golden);
+      evidence.push_back(evidence_of(c, a, right, codes_of_nan_blocks(bundle, c, a.golden)));
+      comparisons.push_back(compare(c, a, right, evidence.back()));
     }
-    Diagnosis d = diagnose(bundle, bundle.cases[0], candidates, comparisons, "auto", 1, seconds);
+    Diagnosis d = diagnose(bundle, c, candidates, comparisons, evidence, "auto", 1, seconds);
     expect_replays(d, dump);
     return d;
   }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "src/files/large_pages.h"
 #include "src/text/error.h"
 #include "tools/cli/golden/own_case.h"
 #include "tools/cli/golden/probe_print.h"
@@ -55,6 +56,7 @@ void run_verify(const CLI::App& app, VerifyOptions& o, Invocation& invocation) {
   const std::string ending = std::filesystem::path(o.own.input).extension().string();
   const bool is_raw = !ending.starts_with(".npy") && !ending.starts_with(".npz") && !ending.starts_with(".safetensors");
   (!o.own.input.empty() && is_raw ? o.own.open : o.job.dump.open) = o.input.open_options();
+  keep_freed_memory();
   golden::Bundle bundle = bundle_of(o);
   say(o.words, o.job, bundle);
   o.job.backend = o.backend.backend;

@@ -28,21 +28,25 @@ std::string order_of(const VerifyJob& job, const CaseVerdict& r) {
 }
 
 bool is_within(const golden::Tolerance& tolerance, const golden::Bundle& bundle, const CaseVerdict& r) {
-  if (!tolerance.any()) return false;
-  std::vector<golden::Array> expected;
-  for (const golden::CandidateArray& a : r.arrays) expected.push_back(golden::load_array(bundle, *r.which, a.golden));
-  return golden::beyond(tolerance, *r.which, golden::load_inputs(bundle, *r.which), r.arrays, expected) == 0;
+  return tolerance.any() && golden::beyond(tolerance, *r.which, golden::load_inputs(bundle, *r.which), r.evidence,
+                                           r.comparisons) == 0;
 }
 
-golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& c,
-                              const golden::CandidateArray& array) {
+golden::Evidence evidence_of(const golden::Bundle& bundle, const golden::Case& c, const golden::CandidateArray& array) {
+  return golden::evidence_of(c, array, golden::load_array(bundle, c, array.golden),
+                             golden::codes_of_nan_blocks(bundle, c, array.golden));
+}
+
+// What is equal by its hash alone has no evidence.
+golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& c, const golden::CandidateArray& array,
+                              golden::Evidence& evidence) {
   if (!c.epilogue.is_said() && c.random_words.empty() && golden::is_hash_of(c, array.array)) {
     golden::Comparison equal = {c.name, array.stage, array.golden};
     equal.compared = golden::elements_of(array.array, golden::packed_bits(c, array.golden)).size();
     return equal;
   }
-  golden::Comparison r = golden::compare(c, array, golden::load_array(bundle, c, array.golden),
-                                         golden::codes_of_nan_blocks(bundle, c, array.golden));
+  evidence = evidence_of(bundle, c, array);
+  golden::Comparison r = golden::compare(c, array, golden::load_array(bundle, c, array.golden), evidence);
   golden::add_payloads(bundle, c, r);
   return r;
 }
@@ -67,7 +71,8 @@ Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
     for (golden::CandidateArray& array : dump.arrays) {
       if (array.case_index != i) continue;
       r.which->epilogue.check(r.which->name, r.which->rows, r.which->rows_b);
-      golden::Comparison c = comparison(bundle, *r.which, array);
+      golden::Evidence evidence;
+      golden::Comparison c = comparison(bundle, *r.which, array, evidence);
       if (is_equal_input(array, c)) {
         v.ignored.push_back({array.source, "an input, as in the bundle"});
         continue;
@@ -78,11 +83,14 @@ Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
       v.padding_nan += c.padding_nan;
       r.comparisons.push_back(std::move(c));
       r.arrays.push_back(std::move(array));
+      r.evidence.push_back(std::move(evidence));
     }
     if (r.arrays.empty()) continue;
     if (r.mismatches() > 0) {
-      r.diagnosis =
-          golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, job.backend, job.threads, job.seconds, job.tried);
+      for (size_t k = 0; k < r.arrays.size(); ++k)
+        if (r.evidence[k].array.empty()) r.evidence[k] = evidence_of(bundle, *r.which, r.arrays[k]);
+      r.diagnosis = golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, r.evidence, job.backend, job.threads,
+                                     job.seconds, job.tried);
       r.order = order_of(job, r);
       r.is_within = r.order.empty() && is_within(job.tolerance, bundle, r);
       if (r.order.empty()) {
@@ -93,6 +101,7 @@ Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
         v.orders.push_back(r.order);
       }
     }
+    r.evidence.clear();  // of large arrays: none of it is printed
     v.cases.push_back(std::move(r));
   }
   if (v.padding > 0 && std::find(job.require.begin(), job.require.end(), "padding") != job.require.end())
