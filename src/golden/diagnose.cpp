@@ -119,10 +119,12 @@ class Search {
     return found;
   }
 
-  // Exact causes that are no orders, fewest first: one change, draws and epilogues, a preset and, unless one alone is
+  // Exact causes that are no orders, fewest first: of one factor, epilogues; one change, draws and epilogues, a preset and, unless one alone is
   // asked for, up to three changes at once.
   std::vector<Cause> explanations(bool one_alone) {
     std::vector<Cause> found;
+    if (one_alone) add_epilogues(found);
+    if (!found.empty()) return found;
     std::vector<NamedKernel> single = changes(c_, base_);
     if (c_.is_gemm)  // those of the same operands first
       std::stable_partition(single.begin(), single.end(), [this](const NamedKernel& n) {
@@ -137,10 +139,7 @@ class Search {
     };
     if (next("signs of zeros")) add_zero_signs(found);
     if (next("other draws")) add_draw_causes(c_, in_, evidence_, backend_, before_, found);
-    const Part* const corner = parts_.empty() ? nullptr : &parts_.back();
-    if (next("epilogues"))
-      add_epilogue_causes(c_, simulator_, evidence_, corner != nullptr ? &corner->sample : nullptr,
-                          corner != nullptr ? &corner->simulator : nullptr, before_, found);
+    if (next("epilogues") && !one_alone) add_epilogues(found);
     if (next("presets")) try_presets(found);
     // More changes than differences explain nothing.
     if (!one_alone && before_ >= 2 && next("two changes")) try_more(2, found);
@@ -313,6 +312,12 @@ class Search {
         found.push_back({n.changes + Changes{{"zero_sign", "other"}},
                          joined(n.detail, "zeros of the other sign, by no rule that has a name"), before_, 0, 1.0});
     but_zeros_.clear();
+  }
+
+  void add_epilogues(std::vector<Cause>& found) {
+    const Part* const corner = parts_.empty() ? nullptr : &parts_.back();
+    add_epilogue_causes(c_, simulator_, evidence_, corner != nullptr ? &corner->sample : nullptr,
+                        corner != nullptr ? &corner->simulator : nullptr, before_, found);
   }
 
   void try_presets(std::vector<Cause>& found) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
 
@@ -94,10 +95,13 @@ class Fit {
  private:
   bool fits(const Epilogue& how, const std::vector<float>& bias) const {
     const CaseEpilogue e = {how, type_, c_, bias, activation_};
-    for (size_t i = 0; i < product_.size(); ++i)
-      if (bits_of(e.value(product_[i], i, cols_)) != bits_of(got_[i]) && !(is_nan(got_[i]) && is_nan(product_[i])))
-        return false;
-    return true;
+    std::atomic<bool> all = true;
+    for_bands(static_cast<int64_t>(product_.size()), 1, [&](int64_t first, int64_t last) {
+      for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(last) && all; ++i)
+        if (bits_of(e.value(product_[i], i, cols_)) != bits_of(got_[i]) && !(is_nan(got_[i]) && is_nan(product_[i])))
+          all = false;
+    });
+    return all;
   }
   // Whether output i says what the sum before the activation was: all do without one, those above 0 with one.
   bool tells(size_t i) const {
