@@ -460,6 +460,21 @@ TEST_CASE("bytes of scales are named: clamped ones, and 0 that is read as 0", "[
              Catch::Contains("that differ have the scale byte 00, which 0 right ones have; they came as zeros"));
 }
 
+TEST_CASE("scales that are a step off beside right codes are named, and beside wrong ones are not", "[quick]") {
+  Arena arena(64, 128);
+  for (const int step : {-1, 1, 3}) {
+    Table scales = arena.a.scales, codes = arena.a.codes;
+    for (uint32_t& s : scales.at) s = static_cast<uint32_t>(std::clamp(static_cast<int>(s) + step, 0, 0x7e));
+    const std::string says =
+        fmt::format("equals scales=stepped (scales: each scale's code is the right one {:+})", step);
+    CHECK(arena.of_dump(codes, scales) == says);
+    codes(3, 5) ^= 1u;
+    CHECK_THAT(arena.of_dump(codes, scales), !Catch::Contains("stepped"));
+    scales(3, 5) = arena.a.scales(3, 5);
+    CHECK_THAT(arena.of_dump(arena.a.codes, scales), !Catch::Contains("stepped"));
+  }
+}
+
 // Nothing but accidents and orders is looked for in no time. One factor is what a policy of the tensor scale does.
 bool is_quiet(const Diagnosis& d) {
   return d.summary.empty() || d.is_order || d.summary.starts_with("no named policy explains this") ||

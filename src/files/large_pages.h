@@ -9,8 +9,8 @@
 
 namespace fp4 {
 
-// From here on memory that is freed stays with the process, so that the next large array need not be cleared again: for a
-// command that makes and drops hundreds of them. It costs the largest sum of what was held at once.
+// From here on memory that is freed stays with the process, so that the next large array need not be cleared again: for
+// a command that makes and drops hundreds of them. It costs the largest sum of what was held at once.
 inline void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);

@@ -161,17 +161,21 @@ std::optional<Finding> stepped(const Evidence& e, const Case& c, const std::vect
            parse_array_name(codes.array).is_transposed == parse_array_name(e.array).is_transposed;
   });
   if (e.stage != "scales" || e.is_float() || e.differences < 8 || !beside_right_codes) return std::nullopt;
-  const uint32_t top = format_of(quant_spec_from_words(c.words).scale).largest_code;
-  const auto first = static_cast<size_t>(std::find(e.wrong.at.begin(), e.wrong.at.end(), 1) - e.wrong.at.begin());
-  const uint32_t step = e.got[first] - e.expected[first];  // modulo 2^32
-  const bool all = holds_for_rows(e, [&](const Elements& expected, const Elements& got, const uint8_t* wrong) {
+  const Elements some = e.expected.some(0, std::min<size_t>(e.expected.size(), 4096));
+  if (std::set(some.begin(), some.end()).size() < 4) return std::nullopt;  // a rule may turn so few into others
+  const int64_t top = format_of(quant_spec_from_words(c.words).scale).largest_code;
+  int64_t step = 0;  // the largest: less where it ends at 0 or at the top
+  for (size_t i = 0; i < some.size(); ++i) {
+    const int64_t here = static_cast<int64_t>(e.got[i]) - some[i];
+    if (std::abs(here) > std::abs(step)) step = here;
+  }
+  const bool all = holds_for_rows(e, [&](const Elements& expected, const Elements& got, const uint8_t*) {
     bool row = true;
-    for (size_t i = 0; i < got.size(); ++i)
-      row &= got[i] - expected[i] == step || (wrong[i] == 0 && (got[i] == 0 || got[i] == top));
+    for (size_t i = 0; i < got.size(); ++i) row &= got[i] == std::clamp<int64_t>(expected[i] + step, 0, top);
     return row;
   });
   if (!all) return std::nullopt;
-  return Finding{"stepped", "", fmt::format("each scale's code is the right one {:+}", static_cast<int32_t>(step))};
+  return Finding{"stepped", "", fmt::format("each scale's code is the right one {:+}", step)};
 }
 
 // Every negative number came without its sign.

@@ -119,8 +119,8 @@ class Search {
     return found;
   }
 
-  // Exact causes that are no orders, fewest first: of one factor, epilogues; one change, draws and epilogues, a preset and, unless one alone is
-  // asked for, up to three changes at once.
+  // Exact causes that are no orders, fewest first: of one factor, epilogues; one change, draws and epilogues, a preset
+  // and, unless one alone is asked for, up to three changes at once.
   std::vector<Cause> explanations(bool one_alone) {
     std::vector<Cause> found;
     if (one_alone) add_epilogues(found);
@@ -203,7 +203,8 @@ class Search {
       is_told = true;
       if (const Score s = score(p.simulator, there, p.sample.evidence); !s.explains_but_zeros()) return s;
     }
-    if (!is_told && !parts_.empty() && (has_other_scales(k) || has_more_values(k))) return {.after = 1, .after_zeros = 1};
+    if (!is_told && !parts_.empty() && (has_other_scales(k) || has_more_values(k)))
+      return {.after = 1, .after_zeros = 1};
     return score(simulator_, k, evidence_);
   }
 

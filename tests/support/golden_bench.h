@@ -8,6 +8,20 @@
 #include "src/golden/tolerance.h"
 #include "tests/support/support.h"
 
+namespace fp4::golden {
+
+// Of one array of a dump beside its golden one.
+inline Comparison compare(const Case& c, const CandidateArray& a, const Array& right,
+                          const std::vector<bool>& unjudged = {}) {
+  return compare(c, a, right, evidence_of(c, a, right, unjudged));
+}
+inline uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const CandidateArray& a,
+                       const Array& right) {
+  return beyond(tolerance, c, in, std::vector{evidence_of(c, a, right)}, std::vector{compare(c, a, right)});
+}
+
+}  // namespace fp4::golden
+
 namespace fp4::test {
 
 using namespace fp4::golden;
@@ -21,16 +35,6 @@ inline Case quantize_case(const std::string& words, InputKind input, int64_t row
   c.cols = cols;
   c.place = {77, 256, 3};
   return c;
-}
-
-// Of one array of a dump beside its golden one.
-inline Comparison compare(const Case& c, const CandidateArray& a, const Array& right,
-                          const std::vector<bool>& unjudged = {}) {
-  return golden::compare(c, a, right, evidence_of(c, a, right, unjudged));
-}
-inline uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const CandidateArray& a,
-                       const Array& right) {
-  return golden::beyond(tolerance, c, in, {evidence_of(c, a, right)}, {compare(c, a, right)});
 }
 
 inline Array& find(std::vector<Array>& arrays, std::string_view name) {
@@ -51,7 +55,7 @@ class Bench {
   Diagnosis diagnose_dump(const std::vector<Array>& dump, double seconds = HUGE_VAL) {
     std::vector<CandidateArray> candidates;
     std::vector<Comparison> comparisons;
-    std::vector<Evidence> evidence;
+    std::vector<golden::Evidence> evidence;
     const Case& c = bundle.cases[0];
     for (const Array& a : dump) candidates.push_back({0, parse_array_name(a.name).stage, a.name, "", a});
     for (const CandidateArray& a : candidates) {

@@ -28,8 +28,8 @@ std::string order_of(const VerifyJob& job, const CaseVerdict& r) {
 }
 
 bool is_within(const golden::Tolerance& tolerance, const golden::Bundle& bundle, const CaseVerdict& r) {
-  return tolerance.any() && golden::beyond(tolerance, *r.which, golden::load_inputs(bundle, *r.which), r.evidence,
-                                           r.comparisons) == 0;
+  return tolerance.any() &&
+         golden::beyond(tolerance, *r.which, golden::load_inputs(bundle, *r.which), r.evidence, r.comparisons) == 0;
 }
 
 golden::Evidence evidence_of(const golden::Bundle& bundle, const golden::Case& c, const golden::CandidateArray& array) {
