@@ -413,7 +413,8 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
 }
 
 Elements Simulator::output(const Kernel& k, const std::string& accumulator) const {
-  std::vector<float> c = product(k, accumulator);
+  const std::vector<float> c = product(k, accumulator);
+  if (!c_.epilogue.is_said() && !k.output_transposed && k.output == RealType::fp32) return bits_of_all(c);
   const Corner of = corner_ ? corner(k) : Corner{};
   const auto m = corner_ ? static_cast<int64_t>(of.rows.size()) : c_.rows;
   const auto n = corner_ ? static_cast<int64_t>(of.cols.size()) : c_.rows_b;

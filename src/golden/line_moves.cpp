@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <unordered_map>
 
 #include "src/golden/accidents.h"
@@ -24,15 +25,23 @@ LineHashes line_hashes(const Evidence& e, bool by_rows) {
   Hashes factors(by_rows ? cols : rows);
   for (size_t i = 0; i < factors.size(); ++i) factors[i] = factor(i);
   LineHashes out = {Hashes(by_rows ? rows : cols), Hashes(by_rows ? rows : cols)};
-  Elements x(cols), y(cols);
-  for (size_t r = 0; r < rows; ++r) {
-    e.copy_row(static_cast<int64_t>(r), x, y);
-    uint64_t of_x = 0, of_y = 0;
-    for (size_t c = 0; by_rows && c < cols; ++c) of_x += (x[c] + 1ull) * factors[c], of_y += (y[c] + 1ull) * factors[c];
-    if (by_rows) out.expected[r] = of_x, out.got[r] = of_y;
-    for (size_t c = 0; !by_rows && c < cols; ++c)
-      out.expected[c] += (x[c] + 1ull) * factors[r], out.got[c] += (y[c] + 1ull) * factors[r];
-  }
+  std::mutex mutex;
+  const auto add = [&](int64_t first, int64_t last) {
+    Elements x(cols), y(cols);
+    LineHashes mine = {Hashes(by_rows ? 0 : cols), Hashes(by_rows ? 0 : cols)};
+    for (auto r = static_cast<size_t>(first); r < static_cast<size_t>(last); ++r) {
+      e.copy_row(static_cast<int64_t>(r), x, y);
+      uint64_t of_x = 0, of_y = 0;
+      for (size_t c = 0; by_rows && c < cols; ++c)
+        of_x += (x[c] + 1ull) * factors[c], of_y += (y[c] + 1ull) * factors[c];
+      if (by_rows) out.expected[r] = of_x, out.got[r] = of_y;
+      for (size_t c = 0; !by_rows && c < cols; ++c)
+        mine.expected[c] += (x[c] + 1ull) * factors[r], mine.got[c] += (y[c] + 1ull) * factors[r];
+    }
+    const std::lock_guard lock(mutex);
+    for (size_t c = 0; !by_rows && c < cols; ++c) out.expected[c] += mine.expected[c], out.got[c] += mine.got[c];
+  };
+  for_bands(e.rows, e.cols, add, int64_t{1} << 20);
   return out;
 }
 
