@@ -225,6 +225,36 @@ TEST_CASE("sums of operands without scales are what their accumulator says", "[q
   CHECK(product({256, 4}, {256, 1}, "b200_f16_d", e5m2) == INFINITY);
 }
 
+// What src/golden/README.md says of MXDOTP: sixteen products of FP4 exactly, added by one rounding. In fp64, which
+// holds every sum here: multiples of 2^-14 below 2^25.
+TEST_CASE("exact steps with one rounding are aligned sums of wide windows", "[quick]") {
+  const Json step = {{"kind", "aligned"}, {"group", 16}, {"inner", 16}, {"fraction_bits", 120}};
+  const float e2m1[] = {0, .5f, 1, 1.5f, 2, 3, 4, 6};
+  int differs = 0;
+  for (uint64_t draw = 0; draw < 2000; ++draw) {
+    std::vector<float> a(256), b(256);
+    for (size_t i = 0; i < a.size(); ++i) {
+      const auto word = [&](uint32_t of) { return random_draw({draw, of, 0}, i, 32); };
+      const auto one = [&](uint32_t of) {  // the first of a block says its scale
+        const int scale = static_cast<int>(random_draw({draw, of, 1}, i / 32, 8) % 13) - 6;
+        const float value = std::ldexp(i % 32 == 0 ? 6.0f : e2m1[word(of) % 8], scale);
+        return (word(of) & 8u) != 0 ? -value : value;
+      };
+      a[i] = one(0), b[i] = one(1);
+    }
+    float sum = 0;
+    for (size_t i = 0; i < a.size(); i += 16) {
+      auto exact = static_cast<double>(sum);
+      for (size_t k = i; k < i + 16; ++k) exact += static_cast<double>(a[k]) * static_cast<double>(b[k]);
+      sum = static_cast<float>(exact);
+    }
+    const float got = product(a, b, step);
+    if (bits_of(got) != bits_of(sum)) CHECK(bits_of(got) == bits_of(sum));
+    differs += product(a, b, "fp32_block") != sum;
+  }
+  CHECK(differs > 100);  // blocks of 32 round less often
+}
+
 TEST_CASE("described accumulators say where a field belongs", "[quick]") {
   const auto refused = [](Json row, const char* words) {
     CHECK_THROWS_WITH(accumulator_from(row, "test"), Catch::Contains(words));
