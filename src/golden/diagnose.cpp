@@ -111,6 +111,7 @@ class Search {
       if (changes_axis(n.changes, "nibble_order") && dumps("codes") && dumps("scales"))
         of_codes.emplace_back(s.f1(), n);
     }
+    if (!found.empty()) return found;
     // Scales of another order beside the orders of codes that explain most.
     std::stable_sort(of_codes.begin(), of_codes.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     for (size_t i = 0; i < std::min<size_t>(of_codes.size(), 2); ++i)
