@@ -460,6 +460,21 @@ TEST_CASE("bytes of scales are named: clamped ones, and 0 that is read as 0", "[
              Catch::Contains("that differ have the scale byte 00, which 0 right ones have; they came as zeros"));
 }
 
+TEST_CASE("accidents in a dump of another order are named with the order", "[quick]") {
+  Arena arena(256, 256);
+  Operand4 a = arena.a;
+  misreadings[0].damage(a);
+  const Damage rows = filled({32, 32, 0, 0}, false);
+  rows(a.codes), rows(a.scales);
+  CHECK(arena.of_dump(a.codes, a.scales) ==
+        "equals nibble_order=high_first and codes_high_first=zeros and scales=zeros (codes: row-major, the even column "
+        "in "
+        "the high nibble; rows 32 to 63 (warp 1) of codes_high_first and scales are zeros: not written)");
+  // Beside a difference that nothing explains, kernels of other blocks are tried in that order, too.
+  a.scales(200, 3) ^= 5u;
+  CHECK_THAT(arena.of_dump(a.codes, a.scales), Catch::StartsWith("no named policy explains this"));
+}
+
 TEST_CASE("scales that are a step off beside right codes are named, and beside wrong ones are not", "[quick]") {
   Arena arena(64, 128);
   for (const int step : {-1, 1, 3}) {

@@ -223,7 +223,8 @@ void count_in_order(Score& s, const Placing& order, const Evidence& e, const Wor
   const int64_t cols = static_cast<int64_t>(made.size()) / larger<int64_t>(rows, 1);
   const Placement at(order, e.whole != nullptr ? all.rows : rows, e.whole != nullptr ? all.cols : cols);
   const bool is_moved = !all.homes.at.empty();  // the dump lies in an order of its own
-  if (at.size() != static_cast<int64_t>(is_moved ? all.homes.at.size() : all.got.size()))
+  const bool is_of_part = e.whole == nullptr || (rows == e.rows && cols == e.cols);  // not by blocks of another size
+  if (!is_of_part || at.size() != static_cast<int64_t>(is_moved ? all.homes.at.size() : all.got.size()))
     return count_all(s, std::max(made.size(), size_t{1}));
   const auto width = static_cast<size_t>(cols);
   s += score_of_bands(rows, cols, [&](int64_t first, int64_t last) {

@@ -85,18 +85,19 @@ void add_doubts(ordered_json& json, const CostResult& result, const cost::CostDo
 }
 
 constexpr const char* doubts_note =
-    "95 %: draws of what the model does not know: efficiency and `other` within a factor of 1.16 where they were "
-    "fitted "
-    "to steps of the chip, else 1.5; bandwidth and issue rate 1.5; FP4 steps 1.12 (results/cost_validation)";
+    "95 %: draws of what the model does not know, by factors: 1.16 on an efficiency or `other` that was fitted to "
+    "steps "
+    "of the chip, else 1.5; 1.5 on bandwidth and issue rate; 1.12 on FP4 steps (results/cost_validation)";
 constexpr const char* alike = "alike";
 
 // A large part of a step, and a fit.
 void print_other(const CostResult& result, const cost::Hardware& chip) {
   const double other = cost::group_seconds(result, "other");
   if (other < 0.1 * result.compute_s) return;
-  print_wrapped(fmt::format("other: {} of the step: {}; {} ({}).", format_percent(other / result.compute_s),
+  const std::string& source = chip.other_s_per_token.source;
+  print_wrapped(fmt::format("other: {} of the step: {}; {}{}.", format_percent(other / result.compute_s),
                             cost::other_doc, chip.other_s_per_token.kind == "fitted" ? "fitted" : "estimated",
-                            chip.other_s_per_token.source));
+                            source.empty() ? "" : " (" + source + ")"));
 }
 
 // "--devices 4 fits them" where some recipe needs more memory than an accelerator has: the fewest that do, shared as

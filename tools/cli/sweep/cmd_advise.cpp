@@ -76,8 +76,8 @@ void run_advise(const AdviseOptions& o, Invocation& invocation) {
   const std::vector<std::string> answer = advice_answer(advice, model, o.cost.hardware, options);
   if (!o.cost.json) {
     print_wrapped(
-        fmt::format("Losses of the ladder's small lm and of publications; a step of {} on {} as modelled, 95 % "
-                    "of its doubt in brackets.",
+        fmt::format("Losses of the ladder's small lm and of publications; a step of {} on {} as modelled, with 95 % "
+                    "of its doubt.",
                     model.name, o.cost.hardware));
     for (const std::string& sentence : answer) print_wrapped(sentence);
     print_advice_rows(o, advice);
