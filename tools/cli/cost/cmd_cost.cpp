@@ -86,8 +86,7 @@ void add_doubts(ordered_json& json, const CostResult& result, const cost::CostDo
 
 constexpr const char* doubts_note =
     "95 %: draws of what the model does not know, by factors: 1.16 on an efficiency or `other` that was fitted to "
-    "steps "
-    "of the chip, else 1.5; 1.5 on bandwidth and issue rate; 1.12 on FP4 steps (results/cost_validation)";
+    "steps of the chip, else 1.5; 1.5 on bandwidth and issue rate; 1.12 on FP4 steps (results/cost_validation)";
 constexpr const char* alike = "alike";
 
 // A large part of a step, and a fit.
