@@ -23,7 +23,8 @@ make() {
   PATH=$PATH:/usr/local/cuda/bin
   command -v nvcc >/dev/null && FP4SIM_CUDA=1 tools/wheel.sh "$out"
   for suite in $suites; do # a .deb names the libraries of its Debian
-    INSTEAD='cd /fp4sim && tools/setup.sh build && cmake --preset release -DFP4_TESTS=OFF -DCMAKE_CXX_COMPILER_LAUNCHER=ccache &&
+    INSTEAD="export FP4_COMMIT=$(git describe --always --dirty --abbrev=12 --exclude='*')"'
+      cd /fp4sim && tools/setup.sh build && cmake --preset release -DFP4_TESTS=OFF -DCMAKE_CXX_COMPILER_LAUNCHER=ccache &&
       cmake --build --preset release --target fp4_installed && cpack --config build/CPackConfig.cmake -B /deb' \
       tools/scripts/portability.sh "$suite" "$systems"
     mv "$systems/$suite"/deb/fp4sim_*.deb "$out/fp4sim_$version-1~${suite}_$(dpkg --print-architecture).deb"
@@ -44,7 +45,7 @@ try() {
     rm -rf /try && mkdir /try && cd /try && tar -xf /fp4sim/.all.tar && sha256sum -c --quiet SHA256SUMS
     apt-get update -q >/dev/null; apt-get install -q -y --no-install-recommends ./fp4sim_*~'"$1"'_*.deb >/dev/null
     fp4sim version && fp4sim cost compare bf16 mxfp4 >/dev/null && test -s /usr/share/man/man1/fp4sim.1 -o -s /usr/share/man/man1/fp4sim.1.gz
-    apt-get remove -q -y fp4sim >/dev/null && ! command -v fp4sim
+    apt-get remove -q -y fp4sim >/dev/null; [ ! -e /usr/bin/fp4sim ]
     for wheel in *.whl; do # no network: --no-index; then with the numpy of the system
       python3 -m venv --clear bare && bare/bin/pip install -q --no-index "$wheel"
       bare/bin/fp4sim --version && bare/bin/python3 -c "import fp4sim; print(fp4sim.train(\"regression\", \"mxfp4\", steps=2).digest)"
