@@ -72,9 +72,8 @@ void verify(const Bundle& bundle, const fs::path& candidate, const CandidateOpti
     bool wrong = false;
     for (const CandidateArray& a : dump.arrays) {
       if (a.case_index != i) continue;
-      const Array& golden = load_array(bundle, c, a.golden);
-      evidence.push_back(evidence_of(c, a, golden, codes_of_nan_blocks(bundle, c, a.golden)));
-      comparisons.push_back(compare(c, a, golden, evidence.back()));
+      evidence.push_back(evidence_of(bundle, c, a));
+      comparisons.push_back(compare(c, a, load_array(bundle, c, a.golden), evidence.back()));
       if (comparisons.back().compared == 0) throw std::logic_error("an array was judged without an element");
       wrong = wrong || comparisons.back().mismatches > 0;
       arrays.push_back(a);

@@ -215,6 +215,10 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
   return in_block;
 }
 
+Evidence evidence_of(const Bundle& bundle, const Case& c, const CandidateArray& a) {
+  return evidence_of(c, a, load_array(bundle, c, a.golden), codes_of_nan_blocks(bundle, c, a.golden));
+}
+
 void add_payloads(const Bundle& bundle, const Case& c, Comparison& comparison) {
   const ArrayName name = parse_array_name(comparison.golden);
   const QuantSpec spec = quant_spec_from_words(c.words);

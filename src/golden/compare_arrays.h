@@ -83,6 +83,8 @@ void for_bands(int64_t rows, int64_t cols, const Body& body, int64_t elements = 
 // for.
 Evidence evidence_of(const Case& c, const CandidateArray& candidate, const Array& golden,
                      const std::vector<bool>& unjudged = {});
+// Beside the bundle's array; codes of blocks whose scale is NaN are not looked at.
+Evidence evidence_of(const Bundle& bundle, const Case& c, const CandidateArray& candidate);
 
 // Elements of an array as integers: bits of floats, codes. `packed_bits`: codes of 4 or 6 bits that follow each other
 // without gaps, low bits first; 0: one in each element of the array.

@@ -367,7 +367,7 @@ class Search {
                      [](const Cause& a, const Cause& b) { return a.changes.size() < b.changes.size(); });
   }
 
-  // One change more on top of the best suspects.
+  // One change more on top of the best suspects, but of decoded values those that are read wrongly from memory.
   void try_more(int parts, std::vector<Cause>& found) {
     sort();
     std::vector<Suspect> best(suspects_.begin(),
@@ -447,7 +447,7 @@ std::optional<Cause> accident_in(const NamedKernel& order, const Bundle& bundle,
     if (name.stage == "scales" && k.scales_in && name.scale_layout == ScaleLayout::linear)
       a.golden.insert(6, std::string("_") + row_of(scale_layout_table, *k.scales_in).name);
     if (!find_array(c, a.golden)) return std::nullopt;
-    evidence.push_back(evidence_of(c, a, load_array(bundle, c, a.golden), codes_of_nan_blocks(bundle, c, a.golden)));
+    evidence.push_back(evidence_of(bundle, c, a));
   }
   std::optional<Cause> found = array_accident(c, in, evidence);
   if (!found || found->changes.empty()) return std::nullopt;

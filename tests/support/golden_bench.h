@@ -59,9 +59,8 @@ class Bench {
     const Case& c = bundle.cases[0];
     for (const Array& a : dump) candidates.push_back({0, parse_array_name(a.name).stage, a.name, "", a});
     for (const CandidateArray& a : candidates) {
-      const Array& right = load_array(bundle, c, a.golden);
-      evidence.push_back(evidence_of(c, a, right, codes_of_nan_blocks(bundle, c, a.golden)));
-      comparisons.push_back(compare(c, a, right, evidence.back()));
+      evidence.push_back(evidence_of(bundle, c, a));
+      comparisons.push_back(compare(c, a, load_array(bundle, c, a.golden), evidence.back()));
     }
     Diagnosis d = diagnose(bundle, c, candidates, comparisons, evidence, "auto", 1, seconds);
     expect_replays(d, dump);

@@ -32,11 +32,6 @@ bool is_within(const golden::Tolerance& tolerance, const golden::Bundle& bundle,
          golden::beyond(tolerance, *r.which, golden::load_inputs(bundle, *r.which), r.evidence, r.comparisons) == 0;
 }
 
-golden::Evidence evidence_of(const golden::Bundle& bundle, const golden::Case& c, const golden::CandidateArray& array) {
-  return golden::evidence_of(c, array, golden::load_array(bundle, c, array.golden),
-                             golden::codes_of_nan_blocks(bundle, c, array.golden));
-}
-
 // What is equal by its hash alone has no evidence.
 golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& c, const golden::CandidateArray& array,
                               golden::Evidence& evidence) {
@@ -45,7 +40,7 @@ golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& 
     equal.compared = golden::elements_of(array.array, golden::packed_bits(c, array.golden)).size();
     return equal;
   }
-  evidence = evidence_of(bundle, c, array);
+  evidence = golden::evidence_of(bundle, c, array);
   golden::Comparison r = golden::compare(c, array, golden::load_array(bundle, c, array.golden), evidence);
   golden::add_payloads(bundle, c, r);
   return r;
@@ -88,7 +83,7 @@ Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
     if (r.arrays.empty()) continue;
     if (r.mismatches() > 0) {
       for (size_t k = 0; k < r.arrays.size(); ++k)
-        if (r.evidence[k].array.empty()) r.evidence[k] = evidence_of(bundle, *r.which, r.arrays[k]);
+        if (r.evidence[k].array.empty()) r.evidence[k] = golden::evidence_of(bundle, *r.which, r.arrays[k]);
       r.diagnosis = golden::diagnose(bundle, *r.which, r.arrays, r.comparisons, r.evidence, job.backend, job.threads,
                                      job.seconds, job.tried);
       r.order = order_of(job, r);
