@@ -175,7 +175,8 @@ int report_json_problem(const nlohmann::json::exception& error) {
 
 }  // namespace fp4::tools
 
-int main(int argc, char** argv) {
+// The program as a function, which the library of the Python package exports for its own (tools/python).
+extern "C" __attribute__((visibility("default"))) int fp4sim_main(int argc, char** argv) {
   fp4::tools::prepare_streams();
   fp4::tools::prepare_end();
   fp4::remove_temporaries_on_signals();

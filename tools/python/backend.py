@@ -18,7 +18,7 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATE = (1980, 1, 1, 0, 0, 0)  # equal files give equal archives
 CUDA = "-cuda" if os.environ.get("FP4SIM_CUDA") else ""  # with code for Hopper and Blackwell; the driver alone is needed
-BINARIES = "_fp4sim.so", "bin/fp4sim"
+BINARIES = "_fp4sim.so", "bin/fp4sim"  # the second runs by the code of the first
 # PEP 600 and auditwheel's policies: what every manylinux system has.
 PROMISED = re.compile(r"(libc|libm|libdl|librt|libpthread|libutil|libresolv|libgcc_s|libstdc\+\+|libz|ld-linux.*)\.so\.\d+")
 SCRIPT = """#!python
@@ -46,9 +46,9 @@ def _printed(*words):
 
 
 def needed(path):
-    """Libraries that a binary names and manylinux does not promise."""
+    """Libraries that a binary names, and neither manylinux promises nor the package is."""
     names = re.findall(r"\(NEEDED\)\s+Shared library: \[(.*)\]", _printed("readelf", "-d", path))
-    return [name for name in names if not PROMISED.fullmatch(name)]
+    return [name for name in names if name != BINARIES[0] and not PROMISED.fullmatch(name)]
 
 
 def _grafted(binaries):
@@ -143,5 +143,5 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             entry.compress_type = zipfile.ZIP_DEFLATED
             runs = "/scripts/" in path or "/bin/" in path or ".so" in path
             entry.external_attr = (0o100755 if runs else 0o100644) << 16
-            archive.writestr(entry, data, compresslevel=6)
+            archive.writestr(entry, data, compresslevel=9)
     return name
