@@ -218,6 +218,12 @@ TEST_CASE("sums of operands without scales are what their accumulator says", "[q
   // tf32 clears the last 13 bits of fp32 elements
   CHECK(product({0x1.003ffep0f}, {1}, "b200_tf32", "fp32") == 0x1.0p0f);
   CHECK(product({0x1.004002p0f}, {1}, "b200_tf32", "fp32") == 0x1.004p0f);
+  // a sum of 2^-140 weighs as 2^-126, whose last bit is 2^-151: eight terms of 2^-152 are cut
+  std::vector<float> tiny(24, 0x1p-76f);
+  std::fill_n(tiny.begin(), 16, 0.0f);
+  tiny[0] = 0x1p-70f;
+  CHECK(product(tiny, tiny, "hopper_16bit", "bf16") == 0x1p-140f);
+  CHECK(product(tiny, tiny, "exact", "bf16") == 0x1p-140f + 0x1p-149f);
   // sums in fp16: 2048 + 1 is a tie, 2048 + 3 rounds up, 65520 overflows
   const char* e5m2 = "mxfp8,element=e5m2,scale=none";
   CHECK(product({2048, 1}, {1, 1}, "b200_f16_d", e5m2) == 2048.0f);
@@ -417,6 +423,7 @@ TEST_CASE("infinities and NaN under scales are multiplied as IEEE says", "[quick
       {e4m3, {0xFF, 0x38}, {0x00, 0x38}, 1, nan},   //
       {e4m3, {0x7E, 0x38}, {0x38, 0x7E}, 1, 896},   // 448 + 448: no NaN beside them
       {int4, {0x8}, {0x1}, 1, nan},                 // -8 is no number of the list
+      {int4, {0x1, 0x8}, {0x1, 0x1}, 1, nan},       // in the high half of a byte
       {int4, {0x7, 0x9}, {0x1, 0x1}, 1, 0},         // 7 - 7
       {real, {0x2, 0x3}, {0x2, 0x2}, -2, 5},        // a scale has no sign: (1 + 1.5) * 2
       {real, {0x2}, {0x2}, inf, 0x1.fffffep127f},   // and no infinity

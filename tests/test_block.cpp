@@ -342,11 +342,17 @@ TEST_CASE("products take their factor from amaxes", "[quick]") {
   CHECK(product(stored, b, ProductFactor::amaxes) == sum * (15.0f / 7225344.0f));
 }
 
+TEST_CASE("a ceiling of scales that is no scale becomes the next one below", "[quick]") {
+  const Quantized q = quantized("nvfp4,tensor_scale=none,scale_ceiling=103", std::vector<float>(16, 3000.0f), 1);
+  CHECK(decode(format_of(q.spec.scale), q.scales[0]) == 96);  // 104 is nearer
+}
+
 TEST_CASE("ragged rows are padded or refused", "[quick]") {
   const std::vector<float> x(33, 1.0f);
   CHECK(quantized("mxfp4", x, 1).geometry.padded_cols == 64);
   CHECK(quantized("mxfp4", x, 1).scales.size() == 2);
   CHECK_THROWS_WITH(quantized("mxfp4,ragged=refuse", x, 1), Catch::Contains("33") && Catch::Contains("32"));
+  CHECK_THROWS_WITH(quantized("mxfp4,block=32x32,ragged=refuse", x, 1), Catch::Contains("33"));
   const Quantized square = quantized("mxfp4,block=16x16", std::vector<float>(20 * 33, 1.0f), 20);
   CHECK(square.scales.size() == 2 * 3);
 }

@@ -177,4 +177,7 @@ TEST_CASE("neighbours of codes follow their values", "[quick]") {
   CHECK(next_code(hif4, 0x13, false, true) == 0x14u);
   CHECK(is_end_code(hif4, 0x27));
   CHECK(next_code(format_of(Element::e2m1), 7, false, true) == std::nullopt);
+  CHECK(next_code(format_of(Element::e4m3), 0x7D, true, true) == 0xFEu);
+  CHECK(next_code(format_of(Element::e4m3), 0x7E, false, true) == std::nullopt);  // 0x7F is NaN
+  CHECK(next_code(format_of(Element::e5m2), 0x7B, false, true) == std::nullopt);  // 0x7C is infinity
 }

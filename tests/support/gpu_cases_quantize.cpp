@@ -72,6 +72,23 @@ void compare_quantisers(gpu::Device& device, const std::string& words, bool all_
   }
 }
 
+// Tensor factors beside 2^-128, whose reciprocals are no numbers: what is a guess of payloads elsewhere is none.
+void compare_small_factors(gpu::Device& device) {
+  Comparison comparison(device);
+  for (const auto& order : arithmetic_table) {
+    QuantSpec spec = quant_spec_from_words("nvfp4,tensor_scale=hold,block=8");
+    spec.arithmetic = order.id;
+    if (!invalid_reason(spec).empty()) continue;
+    for (int power = -122; power <= -112; ++power) {
+      std::vector<float> x = make_input(InputKind::gaussian, spec, 19, 64, place);
+      for (float& v : x) v = std::ldexp(v, power);
+      QuantizeCall call = {.x = view_of(x.data(), 19, 64), .spec = spec, .place = place};
+      call.held_amax = std::ldexp(1.0f, power);
+      comparison.quantize(call, std::string(order.name) + " of 2^" + std::to_string(power));
+    }
+  }
+}
+
 std::string with(const std::string& preset, const char* axis, const char* name) {
   return preset + "," + axis + "=" + name;
 }
@@ -141,13 +158,14 @@ void compare_formats(gpu::Device& device) {
                             "nvfp4,element=e5m2"}) {
     compare_quantisers(device, words, true);
   }
+  compare_small_factors(device);
 }
 
 void compare_hadamards(gpu::Device& device) {
   Comparison comparison(device);
   for (const char* words :
        {"mxfp4,rounding=stochastic", "nvfp4", "mxfp4,block=16x16", "mxfp4,block=128", "nvfp4,tensor_scale=outer128",
-        "nvfp4,tensor_scale=hold", "mxfp4,block=row", "mxfp4,block=tensor"}) {
+        "nvfp4,tensor_scale=hold", "mxfp4,block=row", "mxfp4,block=tensor", "ue5m3fp4,scale_rounding=stochastic"}) {
     const QuantSpec spec = quant_spec_from_words(words);
     for (const int size : {0, 16, 64, 256}) {
       for (const InputKind kind : {InputKind::gaussian, InputKind::special, InputKind::subnormal}) {
