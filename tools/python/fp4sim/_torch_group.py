@@ -33,11 +33,16 @@ def autocast_type(device):
     return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
 
 
-def is_sharded(module):
+def parameters_of(module):
+    """Those of a module; quickly where it is a leaf."""
+    return list(module.parameters()) if module._modules else [p for p in module._parameters.values() if p is not None]
+
+
+def is_sharded(module, parameters):
     """Whether FSDP takes its weights away between its passes."""
     return any((getattr(hook, "__module__", "") or "").startswith("torch.distributed.fsdp")
                for hook in module._load_state_dict_post_hooks.values()) or any(
-                   type(p).__name__ == "DTensor" for p in module.parameters())
+                   type(p).__name__ == "DTensor" for p in parameters)
 
 
 _keys = itertools.count(1)
@@ -112,7 +117,9 @@ class Group:
     def version(self, number):
         """The sum over its parameters; None for none that counts."""
         module = self.modules[number]() if number in self.modules else None
-        return None if module is None or is_sharded(module) else sum(p._version for p in module.parameters())
+        if module is None or is_sharded(module, own := parameters_of(module)):
+            return None
+        return sum(p._version for p in own)
 
     def changed(self, numbers=None):
         """Whether autograd has seen a parameter change since this step began."""

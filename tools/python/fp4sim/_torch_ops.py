@@ -4,9 +4,11 @@ They name a group and a layer by numbers; seed and step are looked up when they 
 backward draws what its forward drew. Their code is fp4d_linear of the library (tools/python/bound_layers.h), on memory of the
 host or of a lent device.
 """
+import contextlib
 import ctypes
 import functools
 import os
+import struct
 import weakref
 
 import torch
@@ -101,7 +103,11 @@ def _run(group, number, training, token, x, weight, bias, fill):
     lends, _ = reaches(group, x)
     home = x.device if lends else torch.device("cpu")
     parts, rows, into, out, _ = _sizes(x, weight)
-    dense = lambda t: t.detach().to(home, torch.float32).contiguous()  # noqa: E731
+
+    def dense(t):
+        is_so = t.dtype is torch.float32 and t.device == home and t.is_contiguous()
+        return t if is_so else t.detach().to(home, torch.float32).contiguous()
+
     given = [None if t is None else dense(t) for t in (x, weight, bias)]
     call = _Call(None, *token, number, parts, rows, into, out, training, group.threads,
                  *(None if t is None else t.data_ptr() for t in given))
@@ -120,12 +126,16 @@ def _run(group, number, training, token, x, weight, bias, fill):
     return call, kept
 
 
+def _token(mark, seed, step, training):
+    """What a backward needs of its forward, a quarter as long as by torch.tensor()."""
+    return torch.frombuffer(bytearray(struct.pack("4q", mark, seed - (seed >> 63 << 64), step, training)), dtype=torch.int64)
+
+
 def _linear(x, weight, bias, group, number, training):
     group = _group(group)
     seed, step = group.place(number, training)
-    token = torch.tensor([0, seed - (seed >> 63 << 64), step, training], device="cpu")
     if group.by_torch is not None and group.quantised(number):
-        return group.by_torch.forward(number, x, weight, bias, seed, step), token
+        return group.by_torch.forward(number, x, weight, bias, seed, step), _token(0, seed, step, training)
 
     def fill(call, new, dense):
         y = new(*_sizes(x, weight)[4])
@@ -133,8 +143,7 @@ def _linear(x, weight, bias, group, number, training):
         return y
 
     call, y = _run(group, number, training, (seed, 0, step), x, weight, bias, fill)
-    token[0] = call.mark
-    return y.to(x.device, x.dtype), token
+    return y.to(x.device, x.dtype), _token(call.mark, seed, step, training)
 
 
 def _linear_backward(dy, x, weight, bias, token, group, number, wanted):
@@ -184,8 +193,11 @@ def _no_second(ctx, *gradients):
                 "accepted: backward() without create_graph, or layers left out of convert() by skip=")
 
 
-_functions = {}  # by operator: the same for torch.func, whose transforms ask for more, and for torch before 2.4
 _is_old = not hasattr(torch.library, "register_autograd")
+_below_autograd = contextlib.nullcontext if _is_old else torch._C._AutoDispatchBelowAutograd
+# By operator its code without a gradient, and its gradient as a Function: for eager calls, to which torch's
+# register_autograd adds 20 microseconds, and for torch.func, whose transforms ask for more.
+_plain, _eager, _transformed = {}, {}, {}
 
 
 def _refuse(*given):
@@ -193,25 +205,30 @@ def _refuse(*given):
                 "as leading axes, grad, vjp")
 
 
-def _function(name, setup, backward):
+def _functions_of(name, setup, backward):
+    operator = getattr(torch.ops.fp4sim, name).default
+
     def run(*inputs):
-        return getattr(torch.ops.fp4sim, name)(*inputs)
+        with _below_autograd():
+            return operator(*inputs)
 
     def run_and_keep(ctx, *inputs):
         output = run(*inputs)
         setup(ctx, inputs, output)
         return output
 
-    methods = {"forward": run_and_keep if _is_old else run, "backward": backward, "vmap": _refuse, "jvp": _refuse}
-    methods.update({} if _is_old else {"setup_context": setup})
-    return type(name, (torch.autograd.Function,), {key: staticmethod(f) for key, f in methods.items()})
+    methods = {"backward": backward, "vmap": _refuse, "jvp": _refuse}
+    return run, *(type(name, (torch.autograd.Function,), {key: staticmethod(f) for key, f in {**methods, **more}.items()})
+                  for more in ({"forward": run_and_keep}, {"forward": run, "setup_context": setup}))
 
 
 def call(name, *inputs):
     """The operator `name` with its gradient."""
-    if _is_old or not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        return _functions[name].apply(*inputs)
-    return getattr(torch.ops.fp4sim, name)(*inputs)
+    if not _is_old and torch.compiler.is_compiling():
+        return getattr(torch.ops.fp4sim, name)(*inputs)
+    if not _is_old and torch._C._are_functorch_transforms_active():
+        return _transformed[name].apply(*inputs)
+    return _eager[name].apply(*inputs) if torch.is_grad_enabled() else _plain[name](*inputs)
 
 
 def define(name, schema, run, shapes, setup=None, backward=None):
@@ -220,7 +237,7 @@ def define(name, schema, run, shapes, setup=None, backward=None):
     for key in ("CPU", "CUDA"):
         _library.impl(name, run, key)
     if backward:
-        _functions[name] = _function(name, setup, backward)
+        _plain[name], _eager[name], _transformed[name] = _functions_of(name, setup, backward)
     if _is_old:
         return [_library.impl(name, shapes, key) for key in ("Meta", "AutogradMeta")]
     torch.library.register_fake("fp4sim::" + name, shapes, lib=_library)
