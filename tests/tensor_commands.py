@@ -223,6 +223,41 @@ def given_codes():
     refuse("gemm", "ga", "gb", "--output-type", "fp8", "--out", "given_r.npy", says=("fp8", "bf16"))
 
 
+def errors_of_products():
+    """What gemm --error prints, in numpy's float64."""
+    rng = np.random.default_rng(6)
+    a, b = rng.standard_normal((9, 80)).astype(np.float32), rng.standard_normal((11, 80)).astype(np.float32)
+    np.save("ea.npy", a), np.save("eb.npy", b)
+    for words in ((), ("--hadamard", "16")):
+        told = run("gemm", "ea.npy", "eb.npy", "--spec", "nvfp4", *words, "--error", "--out", "e.npy", "--force").stdout.split()
+        wanted = a.astype(np.float64) @ b.T.astype(np.float64)
+        off = np.load("e.npy") - wanted
+        nmse = (off**2).sum() / (wanted**2).sum()
+        check(abs(float(told[2]) / nmse - 1) < 1e-3, f"gemm --error: {told}, NMSE is {nmse}")
+        check(abs(float(told[3][1:]) + 10 * np.log10(nmse)) < 0.006, f"gemm --error: {told}")
+        check(abs(float(told[7][:-1]) / abs(off).max() - 1) < 6e-3, f"gemm --error: {told}, at most {abs(off).max()}")
+    run("quantize", "ea.npy", "--spec", "nvfp4", "--out", "ea")
+    refuse("gemm", "ea", "eb.npy", "--spec", "nvfp4", "--error", "--out", "e2.npy", says=("--error", "numbers"))
+
+
+def rotated_comparisons():
+    """compare --hadamard beside compare of what `hadamard` wrote."""
+    x = np.random.default_rng(7).standard_t(3, (9, 96)).astype(np.float32)
+    np.save("cx.npy", x)
+    run("hadamard", "cx.npy", "--size", 32, "--out", "ch.npy")
+    rows = json.loads(run("compare", "cx.npy", "--specs", "mxfp4", "nvfp4", "--hadamard", "0", "32", "--json").stdout)["rows"]
+    apart = [row for file in ("cx.npy", "ch.npy")
+             for row in json.loads(run("compare", file, "--specs", "mxfp4", "nvfp4", "--json").stdout)["rows"]]
+    check([row.get("hadamard", 0) for row in rows] == [0, 0, 32, 32], f"compare --hadamard: {rows}")
+    for mine, other in zip(rows, apart):
+        for word in ("spec", "elements", "nmse", "largest_error", "clipped", "zeros"):
+            check(mine[word] == other[word], f"compare --hadamard: {word} {mine[word]}, {other[word]}")
+    check(sum(row["best"] for row in rows) == 1, "one setting is the best")
+    check(", H32" in run("compare", "cx.npy", "--specs", "mxfp4", "--hadamard", "32").stdout, "the table says which rotation")
+    refuse("compare", "cx.npy", "--specs", "mxfp4", "--hadamard", "48", says=("--hadamard", "48"))
+    refuse("compare", "cx.npy", "--specs", "mxfp4", "--hadamard", "16", "--sparse", "2:4", says=("--hadamard", "--sparse"))
+
+
 def hadamards():
     x = np.arange(40, dtype=np.float32).reshape(2, 20)
     np.save("h.npy", x)
@@ -262,6 +297,7 @@ def bad_words():
         f.write("{")
     q = ("quantize", "ok.npy", "--out", "never", "--spec")
     refuse(*q, "mxfp5", says=("'mxfp5'", "did you mean 'mxfp4'"))
+    refuse(*q, "nvfp4_te", says=("'nvfp4_te'", "`fp4sim list recipes`"))
     refuse(*q, "mxfp4,rounding=stochastik", says=("'stochastik'", "did you mean 'stochastic'", "rounding"))
     refuse(*q, "mxfp4,scale_rul=floor", says=("'scale_rul'", "did you mean 'scale_rule'"))
     refuse(*q, "mxfp4,random_bits=7", says=("random_bits",))
@@ -367,7 +403,7 @@ def lists():
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for part in (worked_examples, shapes, inputs, given_codes, hadamards, bad_words, damage, full_disk, lists):
+    for part in (worked_examples, shapes, inputs, given_codes, errors_of_products, rotated_comparisons, hadamards, bad_words, damage, full_disk, lists):
         part()
     os.chdir("/")
 print("\n".join(failures) or "all equal")

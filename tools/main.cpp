@@ -17,6 +17,7 @@
 #include "src/text/version.h"
 #include "src/threads/float_environment.h"
 #include "sweeps/carried_files.h"
+#include "tools/cli/catalogue.h"
 #include "tools/cli/command.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
@@ -110,6 +111,15 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+// Where a word belongs that its place does not know: nvfp4_te, given as a spec, is a recipe.
+std::string told(const Error& error) {
+  for (const std::string& topic : catalogue_topics())
+    for (const CatalogueRow& row : catalogue_rows(topic))
+      if (!error.word.empty() && row.name == error.word)
+        return fmt::format("{}. '{}' is a word of `fp4sim list {}`", error.what(), error.word, topic);
+  return error.what();
+}
+
 // Quoted only where a shell needs it.
 std::string command_line(int argc, char** argv) {
   std::string line = "fp4sim";
@@ -187,7 +197,7 @@ extern "C" __attribute__((visibility("default"))) int fp4sim_main(int argc, char
   try {
     exit_code = fp4::tools::run(argc, argv);
   } catch (const fp4::Error& error) {
-    fp4::tools::print_error(error.what());
+    fp4::tools::print_error(fp4::tools::told(error));
     exit_code = error.kind;
   } catch (const std::bad_alloc&) {
     fp4::tools::print_error("out of memory");

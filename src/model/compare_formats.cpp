@@ -90,6 +90,30 @@ std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources
   return weights;
 }
 
+// The rows of another reader, each rotated.
+class RotatedRows final : public RowReader {
+ public:
+  RotatedRows(std::unique_ptr<RowReader> rows, const HadamardSpec& h, const Dispatcher& backend)
+      : rows_(std::move(rows)), h_(h), backend_(&backend) {}
+  int64_t rows() const override { return rows_->rows(); }
+  int64_t cols() const override { return hadamard_padded(h_, rows_->cols()); }
+  bool reads_anywhere() const override { return rows_->reads_anywhere(); }
+  std::unique_ptr<RowReader> copy() const override {
+    return std::make_unique<RotatedRows>(rows_->copy(), h_, *backend_);
+  }
+  void read_rows(int64_t first, int64_t count, float* out, int threads) override {
+    x_.resize(static_cast<size_t>(count * rows_->cols()));
+    rows_->read_rows(first, count, x_.data(), threads);
+    backend_->hadamard(view_of(x_.data(), count, rows_->cols()), h_, {}, false, out, threads);
+  }
+
+ private:
+  std::unique_ptr<RowReader> rows_;
+  HadamardSpec h_;
+  const Dispatcher* backend_;
+  std::vector<float> x_ = {};
+};
+
 // The smallest NMSE of `count` lines, of equal ones the first; none where no element is finite.
 void mark_best(std::vector<CompareLine>& lines, size_t first, size_t count) {
   const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(first);
@@ -99,15 +123,18 @@ void mark_best(std::vector<CompareLine>& lines, size_t first, size_t count) {
   best->best = best->report.has_finite();
 }
 
-// Every spec under every mask, of the first mask all specs first.
+// Every spec under every mask and rotation, of the first all specs first.
 std::vector<CompareLine> settings_of(const CompareJob& job) {
   std::vector<CompareLine> settings;
   std::vector<std::string> words;
   for (const SparsityInfo& row : sparsity_table) words.emplace_back(row.name);
   for (const std::string& mask : job.sparse)
     if (find_row(sparsity_table, mask) == nullptr) throw unknown_word("compare --sparse", mask, words);
+  if (!job.sparse.empty() && !job.hadamards.empty())
+    throw Error("compare --hadamard: it mixes elements that --sparse keeps with others");
   for (const std::string& mask : job.sparse.empty() ? std::vector<std::string>{""} : job.sparse)
-    for (const std::string& spec : job.specs) settings.push_back({"all", spec, mask});
+    for (const int size : job.hadamards.empty() ? std::vector<int>{0} : job.hadamards)
+      for (const std::string& spec : job.specs) settings.push_back({"all", spec, mask, size});
   return settings;
 }
 
@@ -125,8 +152,12 @@ CompareResult compare_formats(const CompareJob& job) {
   const std::vector<ModelTensor> weights = weights_of(job, sources, result.notes, result.left);
   result.totals = settings;
   BandOptions options;
-  std::vector<QuantSpec> of_settings;
-  for (size_t i = 0; i < settings.size(); ++i) {
+  std::vector<HadamardSpec> rotations(std::max<size_t>(job.hadamards.size(), 1));
+  for (size_t i = 0; i < job.hadamards.size(); ++i)
+    set_hadamard(rotations[i], Json{{"size", job.hadamards[i]}}, "compare --hadamard");
+  const Dispatcher backend(job.backend);
+  std::vector<QuantSpec> of_settings;  // under one rotation
+  for (size_t i = 0; i < settings.size() / rotations.size(); ++i) {
     of_settings.push_back(specs[i % specs.size()]);
     const SparsityInfo* sparsity = find_row(sparsity_table, settings[i].sparse);
     options.sparsity.push_back(sparsity != nullptr ? sparsity->id : Sparsity::none);
@@ -141,14 +172,22 @@ CompareResult compare_formats(const CompareJob& job) {
     OpenOptions open = job.open;
     open.entry.clear();
     WeightReader reader(w, open);
-    const double share =
-        static_cast<double>(w.bytes()) / static_cast<double>(std::max<int64_t>(1, reader.rows() * reader.cols()));
+    const double share = static_cast<double>(w.bytes()) /
+                         static_cast<double>(std::max<int64_t>(1, reader.rows() * reader.cols())) /
+                         static_cast<double>(rotations.size());
     options.progress = [&](uint64_t elements) {
       progress.add(static_cast<uint64_t>(share * static_cast<double>(elements)), w.name);
     };
-    const std::vector<QuantizeReport> reports = quantize_bands(reader, of_settings, options);
+    std::vector<QuantizeReport> reports;
+    for (const HadamardSpec& h : rotations) {
+      RotatedRows rotated(reader.copy(), h, backend);
+      for (const QuantizeReport& r :
+           quantize_bands(h.size == 0 ? reader : static_cast<RowReader&>(rotated), of_settings, options))
+        reports.push_back(r);
+    }
     for (size_t i = 0; i < settings.size(); ++i) {
-      result.lines.push_back({w.name, settings[i].spec, settings[i].sparse, reports[i]});
+      result.lines.push_back(settings[i]);
+      result.lines.back().tensor = w.name, result.lines.back().report = reports[i];
       result.totals[i].report.add(reports[i]);
     }
     for (const std::string& note : reader.notes()) result.notes.push_back(note);

@@ -14,6 +14,7 @@ struct CompareJob {
   std::vector<std::string> files = {};  // tensors, FILE:ENTRY, models, folders of shards
   std::vector<std::string> specs = {};
   std::vector<std::string> sparse = {};  // masks, words of sparsity_table: every spec under each; empty: none
+  std::vector<int> hadamards = {};       // sizes of rotations of the rows: every spec under each; 0 and empty: none
   OpenOptions open = {};                 // its entry is that of the files
   bool is_told = false;                  // `open` says what a raw or opaque file is
   Layouts layouts = {};                  // of FP4 weights
@@ -27,6 +28,7 @@ struct CompareJob {
 
 struct CompareLine {
   std::string tensor, spec, sparse;  // sparse: empty where a job names no masks
+  int hadamard = 0;
   QuantizeReport report = {};
   bool best = false;  // the smallest NMSE of a tensor; of equal ones the first
 };

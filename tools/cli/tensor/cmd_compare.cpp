@@ -17,6 +17,7 @@ namespace {
 
 struct CompareOptions {
   std::vector<std::string> files, specs, sparse;
+  std::vector<int> hadamards;
   std::string nibbles, scale_layout;
   bool json = false, allow_left = false, changed = false, all_tensors = false, follow_links = false;
   BackendOptions backend;
@@ -26,6 +27,7 @@ struct CompareOptions {
 nlohmann::ordered_json line_json(const CompareLine& l) {
   nlohmann::ordered_json out = {{"tensor", l.tensor}, {"spec", l.spec}};
   if (!l.sparse.empty()) out["sparse"] = l.sparse;
+  if (l.hadamard != 0) out["hadamard"] = l.hadamard;
   out.update(report_json(l.report, {"elements", "nmse", "decibels", "largest_error", "clipped", "zeros", "nonfinite",
                                     "bits_per_element"}));
   out["best"] = l.best;
@@ -38,13 +40,14 @@ void print_lines(const std::vector<CompareLine>& lines, bool json) {
     for (const CompareLine& l : lines) rows.push_back(line_json(l));
     return print_json({{"rows", rows}});
   }
-  const bool is_sparse = !lines.empty() && !lines.front().sparse.empty();
   Table table = {{"tensor", "spec", ">NMSE", ">dB", ">max error", ">clipped", ">zero", ">bits", "best"}, {}};
   for (const CompareLine& l : lines) {
     const QuantizeReport& r = l.report;
-    table.rows.push_back({l.tensor, is_sparse ? l.spec + ", " + l.sparse : l.spec, fmt::format("{:.3e}", r.nmse()),
-                          fmt::format("{:.2f}", r.decibels()), fmt::format("{:.3g}", r.largest_error),
-                          fmt::format("{:.2f} %", 100 * r.share(r.clipped)),
+    const std::string how = !l.sparse.empty() ? ", " + l.sparse
+                            : l.hadamard != 0 ? fmt::format(", H{}", l.hadamard)
+                                              : "";
+    table.rows.push_back({l.tensor, l.spec + how, fmt::format("{:.3e}", r.nmse()), fmt::format("{:.2f}", r.decibels()),
+                          fmt::format("{:.3g}", r.largest_error), fmt::format("{:.2f} %", 100 * r.share(r.clipped)),
                           fmt::format("{:.2f} %", 100 * r.share(r.zeros)), fmt::format("{:.3g}", r.bits_per_element()),
                           l.best ? "*" : ""});
   }
@@ -52,7 +55,7 @@ void print_lines(const std::vector<CompareLine>& lines, bool json) {
 }
 
 void run_compare(const CLI::App& app, const CompareOptions& o) {
-  CompareJob job = {o.files, o.specs, o.sparse, o.input.open_options(), !o.input.dtype.empty()};
+  CompareJob job = {o.files, o.specs, o.sparse, o.hadamards, o.input.open_options(), !o.input.dtype.empty()};
   job.backend = o.backend.backend;
   job.threads = o.backend.thread_count();
   if (app.count("--nibbles") > 0) job.layouts.nibbles = golden::code_layout_of("--nibbles", o.nibbles);
@@ -88,6 +91,8 @@ void command_compare(CLI::App& app, Invocation&) {
           ->required());
   option(app, "--sparse MASK", o->sparse,
          "Masks of rows by magnitude: none, 2:4, 4:8 (pairs); every spec under each (repeatable)");
+  option(app, "--hadamard SIZE", o->hadamards,
+         "Rotations of rows, 0 (none), 16, 32, 64, 128 or 256: every spec under each (repeatable)");
   option(app, "--nibbles NIBBLES", o->nibbles,
          "Order of a model's FP4 codes, low_first or high_first (default: its marks)");
   option(app, "--scale-layout LAYOUT", o->scale_layout,
@@ -104,7 +109,9 @@ void command_compare(CLI::App& app, Invocation&) {
     for (std::string& file : o->files) file = input_path(file, "compare");
     run_compare(app, *o);
   });
-  set_example(app, "fp4sim compare x.npy --specs mxfp4 nvfp4 nvfp4,scale_rule=four_over_six");
+  set_example(app,
+              "fp4sim compare x.npy --specs mxfp4 nvfp4 nvfp4,scale_rule=four_over_six\n"
+              "  fp4sim compare x.npy --specs mxfp4 nvfp4 --hadamard 0 16");
 }
 
 }  // namespace fp4::tools

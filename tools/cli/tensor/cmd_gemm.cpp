@@ -2,6 +2,7 @@
 // `quantize`, and the product goes through an epilogue (fp4/epilogue.h).
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -29,7 +30,7 @@ struct GemmOptions {
   float alpha = 1, beta = 0;
   int hadamard = 0;
   bool force = false;
-  bool explains = false;
+  bool explains = false, tells_error = false;
   std::vector<int64_t> traced;  // row and column
   PlaceOptions place;
   BackendOptions backend;
@@ -128,6 +129,25 @@ void print_trace(const Operand& a, const Operand& b, const Accumulator& adder, c
   print_table(table);
 }
 
+// What quantising cost: the product beside that of the numbers that were given, added in fp64.
+void print_error_of(const MultiplyCall& quantised, const Dispatcher& backend, const std::vector<float>& c) {
+  MultiplyCall call;
+  call.a = {.x = quantised.a.x, .spec = quant_spec_from_words("fp32")};
+  call.b = {.x = quantised.b.x, .spec = call.a.spec};
+  call.options.accumulator = accumulator_from_words("double", "gemm");
+  call.a.threads = call.b.threads = call.options.threads = quantised.options.threads;
+  std::vector<float> wanted(c.size());
+  call.c = wanted.data(), call.c_stride = quantised.c_stride;
+  backend.multiply(call);
+  double noise = 0, power = 0, largest = 0;
+  for (size_t i = 0; i < c.size(); ++i) {
+    const double value = static_cast<double>(wanted[i]), e = static_cast<double>(c[i]) - value;
+    noise += e * e, power += value * value, largest = std::max(largest, std::fabs(e));
+  }
+  fmt::print("error      NMSE {:.3e} ({:.2f} dB), at most {:.3g}: A B^T beside that of the numbers in fp64\n",
+             noise / power, 10 * std::log10(power / noise), largest);
+}
+
 // long: what is refused, in the order in which it is told, and one product
 void run_gemm(const CLI::App& app, const GemmOptions& o) {
   refuse_idle(app, o);
@@ -153,6 +173,8 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   if (o.hadamard != 0 && !o.sparse.empty())
     throw Error("--sparse: a Hadamard mixes elements that are kept with others");
   const std::optional<SparseMask> mask = open_mask(o.sparse, a);
+  if (o.tells_error && (a.ready || b.ready || mask || !o.traced.empty()))
+    throw Error("--error: takes operands of numbers, and neither --sparse nor --trace-adder");
   if (o.hadamard != 0 && (a.ready || b.ready))
     throw Error("--hadamard: codes cannot be rotated; it is for operands of numbers");
 
@@ -191,6 +213,7 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   }
   writer.write(finished(epilogue, c, n, added.empty() ? nullptr : added.data(), bias.empty() ? nullptr : bias.data()));
   writer.commit();
+  if (o.tells_error) print_error_of(call, backend, c);
   if (!o.traced.empty()) print_trace(a, b, call.options.accumulator, o.traced);
   if (o.explains) print_kernels(cpu::gemm_uses.read());
 }
@@ -234,6 +257,8 @@ void command_gemm(CLI::App& app, Invocation&) {
   add_place_options(app, o->place);
   add_backend_options(app, o->backend);
   add_force_option(app, o->force);
+  app.add_flag("--error", o->tells_error,
+               "Prints how far C lies from the product of the numbers that are given, in fp64");
   add_explain_option(app, o->explains);
   app.callback([o, &app] { run_gemm(app, *o); });
   set_example(app,
