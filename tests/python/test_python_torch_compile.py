@@ -106,6 +106,11 @@ def train(model, run, steps, **more):
 
 
 class Compilers(unittest.TestCase):
+    @unittest.skipUnless(hasattr(torch.Tag, "cudagraph_unsafe"), "torch has no such tag")
+    def test_no_cuda_graph_keeps_the_bits_of_a_step(self):
+        for name in ("linear", "linear_backward", "product", "quantize", "fake_quantize", "gemm", "hadamard"):
+            self.assertIn(torch.Tag.cudagraph_unsafe, getattr(torch.ops.fp4sim, name).default.tags, name)
+
     def test_a_model_is_one_graph_and_trains_as_it_does_eagerly(self):
         import torch._dynamo as dynamo
 

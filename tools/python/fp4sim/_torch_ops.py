@@ -233,7 +233,8 @@ def call(name, *inputs):
 
 def define(name, schema, run, shapes, setup=None, backward=None):
     """An operator with its code for tensors of the host and of CUDA, its shapes alone, and its gradient where it has one."""
-    _library.define(name + schema)
+    unsafe = getattr(getattr(torch, "Tag", None), "cudagraph_unsafe", None)  # a step would be kept: compilers cut around it
+    _library.define(name + schema, **({} if unsafe is None else {"tags": (unsafe,)}))
     for key in ("CPU", "CUDA"):
         _library.impl(name, run, key)
     if backward:
