@@ -12,8 +12,8 @@ OPERAND = {"tensor_scale": ("none", "current"), "choice": ("none",), "source": (
            "scale_estimator": ("ste",), "scale_gradient": ("none",)}
 
 
-def reason_against(recipe):
-    """Why torch's sums cannot stand for this recipe's, given as JSON has it; "" where they can."""
+def reason_against(recipe, by_torch=True):
+    """Why a recipe, given as JSON has it, is not its products alone, or not by torch's sums; "" where it is."""
     for field in ("phases", "calls", "sparse", "attn", "weights"):
         if recipe.get(field) and (field != "weights" or any(recipe[field].values())):
             return field
@@ -23,9 +23,11 @@ def reason_against(recipe):
         h = recipe[name]["hadamard"]
         if recipe[name].get("split") or (h["size"] and (h["normalise"], h["output"]) != ("sqrt", "fp32")):
             return f"{name}: split, or a Hadamard that is not sqrt in fp32"
+        if not (by_torch or isinstance(recipe[name]["accumulator"], str)):
+            return f"{name}: an accumulator without a name"
         for side in "ab":
             o = recipe[name][side]
-            if ELEMENTS.get(o["element"], 9) + SCALES.get(o["scale"], 9) > 8:
+            if by_torch and ELEMENTS.get(o["element"], 9) + SCALES.get(o["scale"], 9) > 8:
                 return f"{name}.{side}: element {o['element']} with scale {o['scale']} is not exact in bf16"
             wrong = [f"{field} {o[field]}" for field, fits in OPERAND.items() if o.get(field, fits[0]) not in fits]
             if wrong:

@@ -63,6 +63,17 @@ class Converter:
         """Each optimizer tells its steps itself."""
 
 
+def transformer_engine(recipe: "str | dict[str, _Any]", seed: int = 0) -> "_Any":
+    """A recipe for transformer_engine.pytorch.autocast(recipe=..): TransformerEngine's modules multiply by its three products.
+
+    Which layers are quantised is what autocast stands around; a step of any optimizer begins the next step. Error for recipes
+    that are more than three products of whole operands with straight-through gradients.
+    """
+    from ._torch_engine import custom_recipe
+
+    return custom_recipe(recipe, seed)
+
+
 class _CrossEntropy(_torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, labels):
@@ -83,4 +94,4 @@ def cross_entropy(logits: _torch.Tensor, labels: _torch.Tensor) -> _torch.Tensor
 
 
 __all__ = ["Converter", "Linear", "Quantized", "convert", "cross_entropy", "fake_quantize", "gemm", "hadamard", "load_state", "quantize",
-           "report", "set_step", "state", "step"]
+           "report", "set_step", "state", "step", "transformer_engine"]
