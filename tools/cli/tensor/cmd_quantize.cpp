@@ -121,6 +121,9 @@ ModelResult shown(ModelJob& job) {
 }
 
 void run_model(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
+  refuse_options(
+      app, {"--transpose", "--unpacked", "--random-words", "--dtype", "--shape", "--entry", "--bf16", "--explain"},
+      "one tensor with --spec, not to --scheme");
   ModelJob job = o.model;
   job.in = o.job.in;
   job.out = o.job.out;
@@ -152,12 +155,6 @@ void refuse_whole_model(const folder::QuantizeJob& job) {
 }
 
 void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& invocation) {
-  if (!o.scheme.empty()) {
-    refuse_options(
-        app, {"--transpose", "--unpacked", "--random-words", "--dtype", "--shape", "--entry", "--bf16", "--explain"},
-        "one tensor with --spec, not to --scheme");
-    return run_model(app, o, invocation);
-  }
   if (std::filesystem::is_directory(o.job.in) || o.job.in.ends_with(".gguf"))
     throw Error(fmt::format("quantize {}: a model needs --scheme NAME (`fp4sim list checkpoints`)", o.job.in));
   if (o.spec.empty()) throw Error("quantize: --spec is required (`fp4sim list presets`), or --scheme for a model");
@@ -284,7 +281,7 @@ void command_quantize(CLI::App& app, Invocation& invocation) {
       ->excludes("--json");
   app.callback([o, &app, &invocation] {
     o->job.in = input_path(o->job.in, "quantize");
-    run_quantize(app, *o, invocation);
+    (o->scheme.empty() ? run_quantize : run_model)(app, *o, invocation);
   });
   set_example(app,
               "fp4sim quantize x.npy --spec nvfp4,rounding=stochastic --seed 1 --out out\n"
