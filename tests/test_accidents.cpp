@@ -480,12 +480,12 @@ TEST_CASE("accidents in a dump of another order are named with the order", "[qui
 TEST_CASE("scales that are a step off beside right codes are named, and beside wrong ones are not", "[quick]") {
   Arena arena(64, 128);
   for (const int step : {-1, 1, 3}) {
-    if (step != -1 && test::share() > 1) continue;  // what is not named has been looked for in all kernels
     Table scales = arena.a.scales, codes = arena.a.codes;
     for (uint32_t& s : scales.at) s = static_cast<uint32_t>(std::clamp(static_cast<int>(s) + step, 0, 0x7e));
     const std::string says =
         fmt::format("equals scales=stepped (scales: each scale's code is the right one {:+})", step);
     CHECK(arena.of_dump(codes, scales) == says);
+    if (test::share() > 1) continue;  // before nothing is named all kernels have been tried
     codes(3, 5) ^= 1u;
     CHECK_THAT(arena.of_dump(codes, scales), !Catch::Contains("stepped"));
     scales(3, 5) = arena.a.scales(3, 5);
