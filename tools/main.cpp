@@ -113,9 +113,10 @@ class HelpFormatter : public CLI::Formatter {
 
 // Where a word belongs that its place does not know: nvfp4_te, given as a spec, is a recipe.
 std::string told(const Error& error) {
+  if (error.word.empty()) return error.what();
   for (const std::string& topic : catalogue_topics())
     for (const CatalogueRow& row : catalogue_rows(topic))
-      if (!error.word.empty() && row.name == error.word)
+      if (row.name == error.word)
         return fmt::format("{}. '{}' is a word of `fp4sim list {}`", error.what(), error.word, topic);
   return error.what();
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
@@ -180,10 +181,10 @@ CompareResult compare_formats(const CompareJob& job) {
     };
     std::vector<QuantizeReport> reports;
     for (const HadamardSpec& h : rotations) {
-      RotatedRows rotated(reader.copy(), h, backend);
-      for (const QuantizeReport& r :
-           quantize_bands(h.size == 0 ? reader : static_cast<RowReader&>(rotated), of_settings, options))
-        reports.push_back(r);
+      std::optional<RotatedRows> rotated;
+      RowReader* rows = &reader;
+      if (h.size != 0) rows = &rotated.emplace(reader.copy(), h, backend);
+      for (const QuantizeReport& r : quantize_bands(*rows, of_settings, options)) reports.push_back(r);
     }
     for (size_t i = 0; i < settings.size(); ++i) {
       result.lines.push_back(settings[i]);

@@ -143,5 +143,5 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             entry.compress_type = zipfile.ZIP_DEFLATED
             runs = "/scripts/" in path or "/bin/" in path or ".so" in path
             entry.external_attr = (0o100755 if runs else 0o100644) << 16
-            archive.writestr(entry, data, compresslevel=9)
+            archive.writestr(entry, data, compresslevel=6)
     return name

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/arith/product_epilogue.h"
+#include "src/arith/quantize_statistics.h"
 #include "src/arith/spec_note.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/sparse.h"
@@ -139,13 +140,14 @@ void print_error_of(const MultiplyCall& quantised, const Dispatcher& backend, co
   std::vector<float> wanted(c.size());
   call.c = wanted.data(), call.c_stride = quantised.c_stride;
   backend.multiply(call);
-  double noise = 0, power = 0, largest = 0;
+  QuantizeReport report;
   for (size_t i = 0; i < c.size(); ++i) {
     const double value = static_cast<double>(wanted[i]), e = static_cast<double>(c[i]) - value;
-    noise += e * e, power += value * value, largest = std::max(largest, std::fabs(e));
+    report.error_squares += e * e, report.squares += value * value;
+    report.largest_error = std::max(report.largest_error, std::fabs(e));
   }
   fmt::print("error      NMSE {:.3e} ({:.2f} dB), at most {:.3g}: A B^T beside that of the numbers in fp64\n",
-             noise / power, 10 * std::log10(power / noise), largest);
+             report.nmse(), report.decibels(), report.largest_error);
 }
 
 // long: what is refused, in the order in which it is told, and one product

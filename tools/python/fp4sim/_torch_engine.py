@@ -3,7 +3,6 @@
 Its quantizers keep tensors as they are. Their qgemm, which TransformerEngine calls for fprop, dgrad and wgrad, quantises
 both operands as the product of the recipe says and multiplies them, by fp4sim::gemm.
 """
-import importlib
 import itertools
 
 import torch
@@ -13,9 +12,9 @@ from transformer_engine.pytorch.quantized_tensor import QuantizedTensorStorage, 
 from . import _core
 from ._checks import recipe_of, seed_of
 from ._core import Error
-from ._torch_group import TELLS, rank
-from ._torch_sums import reason_against
-from ._words import Spec, words_of
+from ._torch_group import on_step, seed_of_rank
+from ._torch_ops import signed
+from ._torch_sums import PRODUCTS, reason_against, words_of_products
 
 
 class Operand(QuantizedTensorStorage):
@@ -88,12 +87,11 @@ class Products:
     def __init__(self, recipe, seed):
         handle = _core.call("layers", recipe=recipe, rows=[("linear", 16, 16, True, False)], backend="auto", steps=0)
         self.recipe = _core.call("layers_facts", layers=handle.address)["recipe"]
-        known, why = Spec().to_dict(), reason_against(self.recipe, by_torch=False)
+        why = reason_against(self.recipe, by_torch=False)
         if why:
             raise Error(f"transformer_engine: recipe {self.recipe['name']}: {why}; accepted: recipes of whole products without it")
-        self.words = {name: [words_of(Spec(**{f: v for f, v in self.recipe[name][side].items() if f in known}), {}) for side in "ab"]
-                      for name in ("fprop", "dgrad", "wgrad")}
-        self.seed, self.step, self.numbers = (seed + (rank() << 32)) % 2**64, 1, itertools.count()
+        self.words = words_of_products(self.recipe)
+        self.seed, self.step, self.numbers = seed, 1, itertools.count()
 
     def __call__(self, role=None):
         return Operands(self, next(self.numbers))
@@ -102,14 +100,13 @@ class Products:
         self.step += 1
 
     def multiply(self, name, number, a, b):
-        product, place = self.recipe[name], ("fprop", "dgrad", "wgrad").index(name)
+        product, place = self.recipe[name], PRODUCTS.index(name)
         h = product["hadamard"]
-        return torch.ops.fp4sim.gemm(a, b, *self.words[name], product["accumulator"], h["size"], h["signs"], h["normalise"],
-                                     self.seed - (self.seed >> 63 << 64), number * 128 + place * 32, self.step)
+        return torch.ops.fp4sim.gemm(a, b, *self.words[place], product["accumulator"], h["size"], h["signs"], h["normalise"],
+                                     signed(seed_of_rank(self.seed)), number * 128 + place * 32, self.step)
 
 
 def custom_recipe(recipe, seed):
     products = Products(recipe_of(recipe), seed_of(seed))
-    if TELLS:
-        importlib.import_module("torch.optim.optimizer").register_optimizer_step_post_hook(products.advance)
+    on_step(products.advance)
     return CustomRecipe(qfactory=products)

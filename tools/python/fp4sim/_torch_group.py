@@ -22,6 +22,11 @@ def rank():
     return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
+def seed_of_rank(seed, given=None):
+    """The seed of this process's random bits."""
+    return (seed + ((rank() if given is None else given) << 32)) % 2**64
+
+
 def autocast_type(device):
     """What autocast computes linear layers in on a device ("cpu", "cuda"); None outside it."""
     if device == "meta":
@@ -163,8 +168,7 @@ class Group:
 
     def place(self, number, training):
         """(seed, step) of a forward pass that runs now."""
-        mine = rank() if self.rank is None else self.rank
-        return (self.seed + (mine << 32)) % 2**64, self.at(number, training)
+        return seed_of_rank(self.seed, self.rank), self.at(number, training)
 
     def refuse_traces(self, number):
         if torch.jit.is_tracing():
@@ -206,5 +210,12 @@ def _stepped(optimizer, *rest):
 
 _optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it
 TELLS = hasattr(_optimizer, "register_optimizer_step_post_hook")
-if TELLS:
-    _optimizer.register_optimizer_step_post_hook(_stepped)
+
+
+def on_step(told):
+    """told(optimizer, ..) after each step of any optimizer, where torch tells it."""
+    if TELLS:
+        _optimizer.register_optimizer_step_post_hook(told)
+
+
+on_step(_stepped)

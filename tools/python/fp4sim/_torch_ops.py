@@ -126,9 +126,14 @@ def _run(group, number, training, token, x, weight, bias, fill):
     return call, kept
 
 
+def signed(seed):
+    """A seed of 64 bits as an int of torch."""
+    return seed - (seed >> 63 << 64)
+
+
 def _token(mark, seed, step, training):
     """What a backward needs of its forward, a quarter as long as by torch.tensor()."""
-    return torch.frombuffer(bytearray(struct.pack("4q", mark, seed - (seed >> 63 << 64), step, training)), dtype=torch.int64)
+    return torch.frombuffer(bytearray(struct.pack("4q", mark, signed(seed), step, training)), dtype=torch.int64)
 
 
 def _linear(x, weight, bias, group, number, training):
@@ -195,9 +200,9 @@ def _no_second(ctx, *gradients):
 
 _is_old = not hasattr(torch.library, "register_autograd")
 _below_autograd = contextlib.nullcontext if _is_old else torch._C._AutoDispatchBelowAutograd
-# By operator its code without a gradient, and its gradient as a Function: for eager calls, to which torch's
+# By operator (plain, eager, transformed): its code without a gradient, and its gradient as a Function: for eager calls, to which torch's
 # register_autograd adds 20 microseconds, and for torch.func, whose transforms ask for more.
-_plain, _eager, _transformed = {}, {}, {}
+_ways = {}
 
 
 def _refuse(*given):
@@ -205,7 +210,7 @@ def _refuse(*given):
                 "as leading axes, grad, vjp")
 
 
-def _functions_of(name, setup, backward):
+def _ways_of(name, setup, backward):
     operator = getattr(torch.ops.fp4sim, name).default
 
     def run(*inputs):
@@ -226,9 +231,10 @@ def call(name, *inputs):
     """The operator `name` with its gradient."""
     if not _is_old and torch.compiler.is_compiling():
         return getattr(torch.ops.fp4sim, name)(*inputs)
+    plain, eager, transformed = _ways[name]
     if not _is_old and torch._C._are_functorch_transforms_active():
-        return _transformed[name].apply(*inputs)
-    return _eager[name].apply(*inputs) if torch.is_grad_enabled() else _plain[name](*inputs)
+        return transformed.apply(*inputs)
+    return eager.apply(*inputs) if torch.is_grad_enabled() else plain(*inputs)
 
 
 def define(name, schema, run, shapes, setup=None, backward=None):
@@ -238,7 +244,7 @@ def define(name, schema, run, shapes, setup=None, backward=None):
     for key in ("CPU", "CUDA"):
         _library.impl(name, run, key)
     if backward:
-        _plain[name], _eager[name], _transformed[name] = _functions_of(name, setup, backward)
+        _ways[name] = _ways_of(name, setup, backward)
     if _is_old:
         return [_library.impl(name, shapes, key) for key in ("Meta", "AutogradMeta")]
     torch.library.register_fake("fp4sim::" + name, shapes, lib=_library)

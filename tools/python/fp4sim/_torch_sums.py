@@ -8,6 +8,7 @@ from ._words import Spec, words_of
 # Bits of a significand; a power of two has none. What both together need, bf16 has while they are at most 8.
 ELEMENTS = {"e3m0": 1, "e2m1": 2, "e1m2": 3, "e3m2": 3, "e5m2": 3, "e2m3": 4, "e4m3": 4, "bf16": 8}
 SCALES = {"none": 0, "e8m0": 0, "ue4m3": 4, "ue5m3": 4, "ue5m3_61440": 4}
+PRODUCTS = "fprop", "dgrad", "wgrad"
 OPERAND = {"tensor_scale": ("none", "current"), "choice": ("none",), "source": ("high_precision",), "estimator": ("ste",),
            "scale_estimator": ("ste",), "scale_gradient": ("none",)}
 
@@ -19,7 +20,7 @@ def reason_against(recipe, by_torch=True):
             return field
     if isinstance(recipe["layers"], list) or not recipe["quantise"]:
         return "layers: rules of single ones"
-    for name in ("fprop", "dgrad", "wgrad"):
+    for name in PRODUCTS:
         h = recipe[name]["hadamard"]
         if recipe[name].get("split") or (h["size"] and (h["normalise"], h["output"]) != ("sqrt", "fp32")):
             return f"{name}: split, or a Hadamard that is not sqrt in fp32"
@@ -35,16 +36,20 @@ def reason_against(recipe, by_torch=True):
     return ""
 
 
+def words_of_products(recipe):
+    """The specs of both operands of each product."""
+    known = Spec().to_dict()
+    return [[words_of(Spec(**{f: v for f, v in recipe[name][side].items() if f in known}), {}) for side in "ab"] for name in PRODUCTS]
+
+
 class Sums:
     """The products of a recipe's layers by torch's sums."""
 
     def __init__(self, recipe, name):
-        why, known = reason_against(recipe), Spec().to_dict()
+        why = reason_against(recipe)
         if why:
             raise Error(f"sums: torch's cannot stand for those of recipe {name}: {why}; accepted: recipe")
-        self.products = [recipe[product] for product in ("fprop", "dgrad", "wgrad")]
-        self.words = [[words_of(Spec(**{f: v for f, v in product[side].items() if f in known}), {}) for side in "ab"]
-                      for product in self.products]
+        self.products, self.words = [recipe[name] for name in PRODUCTS], words_of_products(recipe)
 
     def multiply(self, number, product, sides, seed, step):
         """Q(A) Q(B)^T of a layer's product 0 (fprop), 1 or 2; the scales of whole tensors come in behind the sums."""

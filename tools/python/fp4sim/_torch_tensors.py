@@ -9,7 +9,7 @@ import torch
 from . import _core, _tensors
 from ._checks import place as place_of
 from ._checks import word
-from ._torch_ops import LENT, call, define, lender_of
+from ._torch_ops import LENT, call, define, lender_of, signed
 from ._words import Spec, words_of
 
 
@@ -121,7 +121,7 @@ def _tensor(x):
 
 def _at(seed, stream, step):
     at = place_of(seed, stream, step)
-    return at["seed"] - (at["seed"] >> 63 << 64), at["stream"], at["step"]
+    return signed(at["seed"]), at["stream"], at["step"]
 
 
 def quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, stream: int = 0, step: int = 0,
