@@ -171,7 +171,8 @@ void ListedRows::element_codes(const BlockView& x, uint32_t scale, bool is_finit
   int micro[most_micro_width];
   const bool has_micro = q_.element.has_micro();
   const float inverse = has_micro ? listed_multiplier(1.0f, listed_divisor(q_, scale, t_)) : 0.0f;
-  if (has_micro && !(inverse != 0.0f && is_finite && look_up_exponents(q_, x.data, x.cols, inverse, micro)))
+  const bool looks_up = has_micro && inverse != 0.0f && is_finite && has_listed_look_up();
+  if (has_micro && !(looks_up && look_up_exponents(q_, x.data, x.cols, inverse, micro)))
     listed_exponents(q_, x, scale, t_, micro);
   const int* exponents = has_micro ? micro : nullptr;
   if (multiplier == 0.0f) return listed_codes(q_, grid.element, scale, t_, x.data, x.cols, exponents, draws, out);
