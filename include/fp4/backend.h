@@ -2,12 +2,17 @@
 // is no third way. Callers use src/backends/backends.h, which asks the backends in priority order.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "fp4/spec.h"
 
 namespace fp4 {
+
+namespace gpu {
+struct Resident;  // src/gpu/pipeline.h
+}
 
 // Element (r, c) at data[r*row_stride + c*col_stride]; a transpose is a swap of strides.
 struct MatrixView {
@@ -61,6 +66,7 @@ struct Quantized {
   std::vector<float> real_scales;
   std::vector<float> tensor_scale;  // [1], [rows] for row, [rows, ceil(K/128)] for outer128; g, but see `decode`
   float amax = 0.0f;                // the tensor amax that was used (0 when no tensor scale asked for it)
+  std::shared_ptr<const gpu::Resident> resident;  // in place of the five above, in a device's memory
 
   int code_bits() const { return format_of(spec.element).code_bits(); }
   bool is_packed() const { return code_bits() == 4; }
@@ -138,6 +144,10 @@ class Backend {
   // Quantises into `out`, reusing its storage.
   virtual bool supports_quantize(const QuantizeCall& call) const = 0;
   virtual void quantize(const QuantizeCall& call, Quantized& out) const = 0;
+  // Each call into its own, which a device does in as few launches as one.
+  virtual void quantize_all(std::span<const QuantizeCall> calls, Quantized* out) const {
+    for (const QuantizeCall& call : calls) quantize(call, *out++);
+  }
 
   // out [rows, K] float32.
   virtual bool supports_dequantize(const Quantized& q) const = 0;

@@ -122,6 +122,25 @@ void LinearEngine::finish() {
   }
 }
 
+void LinearEngine::use(const Backend* resident) {
+  resident_ = resident;
+  for (Layer& l : layers_) {  // memory of the backend before
+    l.scratch.resident = l.scratch_b.resident = nullptr;
+    for (const auto& part : l.parts)
+      if (part) part->x.resident = part->w.resident = part->w_transposed.resident = nullptr;
+  }
+}
+
+const GemmSpec* LinearEngine::keeps_for_wgrad(int number) const {
+  const Layer& l = layers_[static_cast<size_t>(number)];
+  const GemmSpec &f = spec(l, Gemm::fprop), &g = spec(l, Gemm::wgrad);
+  const QuantSpec& q = g.b.quant;
+  const bool whole = !f.split.any() && !g.split.any() && l.sparse == Sparsity::none && recipe_.phases.empty();
+  const bool meets = whole && g.b.source == Source::high_precision && f.a.estimator.is_straight_through();
+  const bool held = q.has_tensor_scale() && q.tensor_scale == TensorScale::hold;
+  return !l.is_product && meets && !held && format_of(q.element).code_bits() <= 8 ? &g : nullptr;
+}
+
 bool LinearEngine::has_attention() const {
   return std::any_of(layers_.begin(), layers_.end(),
                      [](const Layer& l) { return l.is_product && l.name.ends_with(".qk"); });

@@ -7,6 +7,7 @@
 #include "fp4/presets.h"
 #include "sim/engine/estimator_gradient.h"
 #include "sim/tape/ops.h"
+#include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -65,6 +66,7 @@ struct LinearEngine::Saved {
   Tensor weights;  // as fprop met them: w, or with the zeros of a mask
   Kept kept_x, kept_w;
   Channels channels;  // of a split by channels
+  const Quantized* of_wgrad = nullptr;
 };
 
 bool LinearEngine::samples_amax(const Tape& tape, const QuantSpec& q) const {
@@ -204,6 +206,29 @@ void LinearEngine::count_inputs(Layer& layer, Tensor x) const {
   layer.inputs->add(x);
 }
 
+// Operands that a device is to quantise for a product, but for those whose amax is being sampled. The host does it on
+// the way.
+void LinearEngine::add_lacking(ProductCall& p, std::vector<Lacking>& all) const {
+  if (resident_ == nullptr || !p.tape.pass.quantise || p.layer.products[static_cast<size_t>(p.gemm)].is_plain) return;
+  for (int operand = 0; operand < 2; ++operand) {
+    const QuantizeCall call = call_of(p.tape, p.layer, p.part, p.gemm, operand, operand == 0 ? p.a : p.b);
+    const Quantized*& ready = operand == 0 ? p.ready_a : p.ready_b;
+    if (ready == nullptr && !samples_amax(p.tape, call.spec)) all.push_back({call, &ready});
+  }
+}
+
+std::vector<Quantized> LinearEngine::quantize_together(const std::vector<Lacking>& all) const {
+  std::vector<QuantizeCall> calls;
+  for (const Lacking& one : all) calls.push_back(one.call);
+  std::vector<Quantized> made(all.size());
+  if (resident_ != nullptr)
+    resident_->quantize_all(calls, made.data());
+  else
+    for (size_t i = 0; i < all.size(); ++i) backend_.quantize(calls[i], made[i]);
+  for (size_t i = 0; i < all.size(); ++i) *all[i].ready = &made[i];
+  return made;
+}
+
 Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool relu, int index, Apart apart) {
   const Part part = {number, index};
   if (index >= most_parts || (index > 0 && number >= part_stride))
@@ -230,6 +255,16 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
     p.ready_a = saved.kept_x.quantized, p.ready_b = saved.kept_w.quantized;
     if (needs_columns(layer, x->value, weights)) p.sparse = &weights;
     multiplies = multiplies || use.decoded[0] != nullptr || use.decoded[1] != nullptr;
+  }
+  saved.of_wgrad = apart.of_wgrad;
+  std::vector<Lacking> lacking;
+  if (multiplies) add_lacking(p, lacking);
+  if (apart.of_wgrad != nullptr && !apart.only_backward)
+    lacking.push_back({call_of(tape, layer, part, Gemm::wgrad, 1, view(x->value).transposed()), &saved.of_wgrad});
+  std::vector<Quantized> made = quantize_together(lacking);
+  if (saved.of_wgrad != apart.of_wgrad) {
+    *apart.of_wgrad = std::move(made.back());
+    saved.of_wgrad = apart.of_wgrad;
   }
   if (multiplies) {
     if (y->value.data == nullptr) y->value = tape.floats.tensor(rows, out);
@@ -269,7 +304,12 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
   const GemmSpec &f = spec(layer, Gemm::fprop), &d = spec(layer, Gemm::dgrad), &g = spec(layer, Gemm::wgrad);
 
   // One backward product: straight into the gradient, or through fprop's rotated basis and its estimator.
-  const auto finish = [&](Var target, int operand, bool is_rotated, const auto& compute) {
+  const auto finish = [&](Var target, int operand, bool is_rotated, ProductCall& p) {
+    const auto compute = [&](float* c, int64_t c_row) {
+      p.c = c, p.c_row = c_row;
+      product(p);
+      trace(p);
+    };
     const OperandSpec& o = operand == 0 ? f.a : f.b;
     float* gradient = tape.new_gradient(target);
     if (o.estimator.is_straight_through() && !is_rotated) {
@@ -288,35 +328,29 @@ void LinearEngine::backward(Tape& tape, Part part, const Saved& saved) {
     tape.add_gradient(target, gradient);
   };
 
-  if (x->needs_grad) {
-    const bool rotated = decoded_w.data && f.hadamard.size > 0;
-    finish(x, 0, rotated, [&](float* c, int64_t c_row) {
-      const Quantized* ready = nullptr;
-      if (shares_weights(f, d)) {
-        float* held = layer.held_amax[1].data();
-        held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
-        if (!transposes_by_itself(f.b) || layer.weights.has_average()) {
-          Layer::Operands& own = layer.at(part.index);
-          transpose(own.w, own.w_transposed);
-          ready = &own.w_transposed;
-        }
-      }
-      const MatrixView b = view(decoded_w.data ? decoded_w : saved.weights).transposed();
-      const ProductCall p = {tape, layer, part, Gemm::dgrad, view(dy), b, c, c_row, nullptr, ready};
-      product(p);
-      trace(p);
-    });
+  const MatrixView w_transposed = view(decoded_w.data ? decoded_w : saved.weights).transposed();
+  const MatrixView x_transposed = view(decoded_x.data ? decoded_x : x->value).transposed();
+  SplitUse use;
+  if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;
+  ProductCall of_x = {tape, layer, part, Gemm::dgrad, view(dy), w_transposed, nullptr, 0};
+  ProductCall of_w = {tape, layer, part, Gemm::wgrad, view(dy).transposed(), x_transposed, nullptr, 0};
+  of_w.ready_b = saved.of_wgrad, of_w.split = &use;
+  if (x->needs_grad && shares_weights(f, d)) {
+    float* held = layer.held_amax[1].data();
+    held[1] = layer.held_amax[0][1];  // one tensor scale for both uses
+    if (!transposes_by_itself(f.b) || layer.weights.has_average()) {
+      Layer::Operands& own = layer.at(part.index);
+      gpu::fetch(own.w);
+      transpose(own.w, own.w_transposed);
+      of_x.ready_b = &own.w_transposed;
+    }
   }
-  const bool rotated = decoded_x.data && f.hadamard.size > 0;
-  if (!w->needs_grad) return;
-  finish(w, 1, rotated, [&](float* c, int64_t c_row) {
-    const MatrixView b = view(decoded_x.data ? decoded_x : x->value).transposed();
-    SplitUse use;
-    if (f.split.kind == g.split.kind && f.split.share == g.split.share) use.channels = saved.channels;
-    const ProductCall p = {tape, layer, part, Gemm::wgrad, view(dy).transposed(), b, c, c_row, nullptr, nullptr, &use};
-    product(p);
-    trace(p);
-  });
+  std::vector<Lacking> lacking;
+  if (x->needs_grad) add_lacking(of_x, lacking);
+  if (w->needs_grad) add_lacking(of_w, lacking);
+  const std::vector<Quantized> made = quantize_together(lacking);
+  if (x->needs_grad) finish(x, 0, decoded_w.data && f.hadamard.size > 0, of_x);
+  if (w->needs_grad) finish(w, 1, decoded_x.data && f.hadamard.size > 0, of_w);
 }
 
 }  // namespace fp4::sim

@@ -64,16 +64,20 @@ class LinearEngine {
   }
   /// For callers whose tape does not live from a forward to its backward.
   struct Apart {
-    float* y = nullptr;          // where Y is to lie, whose backward comes with another tape
-    bool only_backward = false;  // Y is not wanted: record what backward needs of a forward that was
-    bool is_latest = false;      // this layer's latest operands are those of that forward
+    float* y = nullptr;             // where Y is to lie, whose backward comes with another tape
+    bool only_backward = false;     // Y is not wanted: record what backward needs of a forward that was
+    bool is_latest = false;         // this layer's latest operands are those of that forward
+    Quantized* of_wgrad = nullptr;  // Wgrad's operand b: a forward makes it, and only_backward takes it in X's place
   };
   Var forward(Tape& tape, int layer, Var x, Var w, Var bias, bool relu, int part, Apart apart);
 
   const Dispatcher& backend() const { return backend_; }
   /// After finish(): from here on operands and results lie where the tape's floats do, and this backend alone quantises
   /// and multiplies them (sim/train/device_training.h); null: on the host again.
-  void use(const Backend* resident) { resident_ = resident; }
+  void use(const Backend* resident);
+  /// Wgrad of a layer whose backward meets X nowhere but in its operand b, codes of at most 8 bits, the same in any
+  /// step; null of others. After finish().
+  const GemmSpec* keeps_for_wgrad(int layer) const;
   /// Why a device cannot do these products on its own, in any phase; empty when it can. After finish().
   std::string reason_against_device();
 
@@ -202,6 +206,13 @@ class LinearEngine {
     const Masked* sparse = nullptr;  // of B, where zeros in place of what is left out would not do
   };
   class SplitRun;
+  // An operand to be quantised, and where its product is told.
+  struct Lacking {
+    QuantizeCall call;
+    const Quantized** ready;
+  };
+  void add_lacking(ProductCall& p, std::vector<Lacking>& all) const;
+  std::vector<Quantized> quantize_together(const std::vector<Lacking>& all) const;
   void product(const ProductCall& p);
   // The ways of a product: fp32 operands as they are; both operands whole; cut into parts (split_product.cpp); with
   // weights that are left out (sparse_product.cpp); as `calls` have it (called_product.cpp).

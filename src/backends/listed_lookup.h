@@ -31,8 +31,8 @@ struct ListedUnits {
   int base_bits = 0;
 };
 
-/// Whether this machine has them; else no list is on, look_up_exponents is not to be called, and what follows is done one
-/// number at a time.
+/// Whether this machine has them; else no list is on, look_up_exponents is not to be called, and what follows is done
+/// one number at a time.
 bool has_listed_look_up();
 
 /// A multiplier of `divisor` that fp32 holds without loss, or 0.

@@ -108,17 +108,20 @@ class Buffer {
     data_ = static_cast<T*>(memory);
     bytes_ = bytes;
   }
+  // Memory of somebody else, who keeps it as long.
+  Buffer(T* data, int64_t count) : data_(data), count_(count) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);
     return *this;
   }
   ~Buffer() {
-    if (data_ != nullptr) pool_->give(data_, bytes_);
+    if (pool_ != nullptr) pool_->give(data_, bytes_);
   }
 
   T* data() const { return data_; }
   int64_t count() const { return count_; }
+  std::size_t size() const { return static_cast<std::size_t>(count_); }
   void upload(const T* from) { pool_->device().upload(data_, from, static_cast<std::size_t>(count_) * sizeof(T)); }
   void download(T* to) const { pool_->device().download(to, data_, static_cast<std::size_t>(count_) * sizeof(T)); }
 

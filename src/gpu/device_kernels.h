@@ -19,14 +19,15 @@ using NvidiaFolded32 = FoldedGemm<NvidiaUnit, 32>;
 using NvidiaFolded16 = FoldedGemm<NvidiaUnit, 16>;
 using AmdFolded32 = FoldedGemm<AmdUnit, 32>;
 using AmdFolded16 = FoldedGemm<AmdUnit, 16>;
-using TensorMaxima = Both<TensorMaximum>;
-using TensorFactorsOf = Both<TensorFactorOf>;
-using BlocksScales = Both<BlockScales>;
-using QuantizeTiles = Both<QuantizeTile>;
-using QuickRowsPower = Both<QuickRows<ScaleMode::power>>;
-using QuickRowsMantissa = Both<QuickRows<ScaleMode::mantissa>>;
-using QuickTilePower = Both<QuickTile<ScaleMode::power>>;
-using QuickTileMantissa = Both<QuickTile<ScaleMode::mantissa>>;
+using TensorMaxima = Several<TensorMaximum>;
+using TensorFactorsOf = Several<TensorFactorOf>;
+using BlocksScales = Several<BlockScales>;
+using QuantizeTiles = Several<QuantizeTile>;
+using HadamardTiles = Several<HadamardTile>;
+using QuickRowsPower = Several<QuickRows<ScaleMode::power>>;
+using QuickRowsMantissa = Several<QuickRows<ScaleMode::mantissa>>;
+using QuickTilePower = Several<QuickTile<ScaleMode::power>>;
+using QuickTileMantissa = Several<QuickTile<ScaleMode::mantissa>>;
 
 }  // namespace fp4::gpu
 
@@ -38,7 +39,7 @@ using QuickTileMantissa = Both<QuickTile<ScaleMode::mantissa>>;
 #define FP4_GPU_COMMON_KERNELS(apply)                                                                               \
   apply(TensorMaxima) apply(TensorFactorsOf) apply(OuterFactors) apply(BlocksScales) apply(QuantizeTiles)           \
       apply(QuantizeBothWays) apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower)                  \
-          apply(QuickTileMantissa) apply(HadamardTile) apply(Dequantize) apply(PlainGemm) apply(WideGemm)           \
+          apply(QuickTileMantissa) apply(HadamardTiles) apply(Dequantize) apply(PlainGemm) apply(WideGemm)          \
               apply(DecodeInOrder) apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(FoldOperands) \
                   apply(CompareBits) apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
 #define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaFolded32) apply(NvidiaFolded16)

@@ -67,12 +67,23 @@ class GpuBackend final : public Backend {
     const std::lock_guard lock(mutex_);
     Resident r = empty(call);
     gpu::quantize(pool(), matrix(call.x).source, how(call), r);
-    gpu::download(r, out);
+    settle(std::move(r), out);
+  }
+
+  void quantize_all(std::span<const QuantizeCall> calls, Quantized* out) const override {
+    if (resident_ == nullptr) return Backend::quantize_all(calls, out);
+    const std::lock_guard lock(mutex_);
+    std::vector<Resident> made;
+    for (const QuantizeCall& call : calls) made.push_back(empty(call));
+    std::vector<Quantisation> all;
+    for (size_t i = 0; i < calls.size(); ++i) all.push_back({matrix(calls[i].x).source, how(calls[i]), &made[i]});
+    quantize_together(pool(), all);
+    for (Resident& r : made) settle(std::move(r), *out++);
   }
 
   void dequantize(const Quantized& q, float* out, int) const override {
     const std::lock_guard lock(mutex_);
-    if (resident_ != nullptr) return gpu::dequantize(*resident_, gpu::upload(*resident_, q), out);
+    if (resident_ != nullptr) return gpu::dequantize(*resident_, *ready(&q), out);
     Buffer<float> values(pool(), q.rows * q.cols);
     gpu::dequantize(pool(), gpu::upload(pool(), q), values.data());
     values.download(out);
@@ -91,18 +102,17 @@ class GpuBackend final : public Backend {
       return false;
     }
     const std::lock_guard lock(mutex_);
-    const bool are_both_new = call.ready_a == nullptr && call.ready_b == nullptr;
-    Resident a = call.ready_a != nullptr ? gpu::upload(pool(), *call.ready_a) : empty(call.a);
-    Resident b = call.ready_b != nullptr ? gpu::upload(pool(), *call.ready_b) : empty(call.b);
-    if (are_both_new) {
+    const std::shared_ptr<const Resident> ready_a = ready(call.ready_a), ready_b = ready(call.ready_b);
+    Resident a = ready_a ? Resident{} : empty(call.a), b = ready_b ? Resident{} : empty(call.b);
+    if (!ready_a && !ready_b) {
       const UploadedMatrix x = matrix(call.a.x), y = matrix(call.b.x);
-      quantize_two(pool(), x.source, how(call.a), a, y.source, how(call.b), b);
-    } else if (call.ready_a == nullptr) {
+      quantize_together(pool(), {{x.source, how(call.a), &a}, {y.source, how(call.b), &b}});
+    } else if (!ready_a) {
       gpu::quantize(pool(), matrix(call.a.x).source, how(call.a), a);
-    } else if (call.ready_b == nullptr) {
+    } else if (!ready_b) {
       gpu::quantize(pool(), matrix(call.b.x).source, how(call.b), b);
     }
-    multiply(a, b, call.options, call.c, call.c_stride);
+    multiply(ready_a ? *ready_a : a, ready_b ? *ready_b : b, call.options, call.c, call.c_stride);
     return true;
   }
 
@@ -124,6 +134,20 @@ class GpuBackend final : public Backend {
   }
   Resident empty(const QuantizeCall& call) const {
     return make_resident(pool(), call.spec, call.x.rows, hadamard_padded(call.hadamard, call.x.cols));
+  }
+  // Codes where the caller's matrices lie.
+  void settle(Resident r, Quantized& out) const {
+    if (resident_ == nullptr) return gpu::download(r, out);
+    out.amax = r.spec.tensor_scale == TensorScale::hold ? gpu::amax_of(r) : 0.0f;
+    out.spec = r.spec;
+    out.rows = r.operand.rows, out.cols = r.operand.cols;
+    out.geometry = r.geometry;
+    out.resident = std::make_shared<const Resident>(std::move(r));
+  }
+  // An operand that was quantised before, on the device; null for null.
+  std::shared_ptr<const Resident> ready(const Quantized* q) const {
+    if (q == nullptr || q->resident) return q == nullptr ? nullptr : q->resident;
+    return std::make_shared<const Resident>(gpu::upload(pool(), *q));
   }
   static QuantizeHow how(const QuantizeCall& call) {
     return {call.hadamard, call.place, call.held_amax, call.soft_alpha, call.row_offset};
@@ -159,6 +183,9 @@ class GpuBackend final : public Backend {
 
 std::unique_ptr<Backend> make_backend(Device* device) { return std::make_unique<GpuBackend>(device); }
 std::unique_ptr<Backend> make_resident_backend(Pool& pool) { return std::make_unique<GpuBackend>(pool); }
+void fetch(Quantized& q) {
+  if (const std::shared_ptr<const Resident> there = std::move(q.resident)) download(*there, q);
+}
 
 }  // namespace gpu
 

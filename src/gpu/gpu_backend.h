@@ -13,8 +13,10 @@ namespace fp4::gpu {
 // A backend over a device, which must outlive it; nullptr gives one that is not available().
 std::unique_ptr<Backend> make_backend(Device* device);
 // The same where every matrix of floats that a call names, operand or result, lies in the memory of the pool's device:
-// only codes that a caller asks for travel. For one thread.
+// codes stay there, too, while the pool lives (Quantized::resident). For one thread.
 std::unique_ptr<Backend> make_resident_backend(Pool& pool);
+// Brings the arrays of an operand to the host, where they lie on the device.
+void fetch(Quantized& q);
 
 }  // namespace fp4::gpu
 

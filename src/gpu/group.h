@@ -110,18 +110,20 @@ struct Group {
   }
 };
 
-// Two launches of a kernel in one: groups below `first` are a's.
+// Up to four launches of a kernel in one: groups from first[i] on are of[i]'s.
 template <class Kernel>
-struct Both {
+struct Several {
+  static constexpr int most = 4;
   static constexpr int shared_words = Kernel::shared_words;
   static constexpr int groups_at_once = Kernel::groups_at_once;
-  Kernel a;
-  Kernel b;
-  int64_t first = 0;
+  Kernel of[most];
+  int64_t first[most] = {};
+  int count = 0;
 
   FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
-    const bool is_a = number < first;
-    (is_a ? a : b)(group, is_a ? number : number - first, shared);
+    int i = 0;
+    while (i + 1 < count && number >= first[i + 1]) ++i;
+    of[i](group, number - first[i], shared);
   }
 };
 

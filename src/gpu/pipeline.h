@@ -30,13 +30,23 @@ struct QuantizeHow {
 
 // An operand of this shape, nothing computed yet; `cols` counts the Hadamard padding.
 Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t cols);
+// One whose arrays lie in memory that the caller keeps: scales of bytes or of floats, as the spec has them; factors,
+// where it has a tensor scale.
+Resident resident_at(const QuantSpec& spec, int64_t rows, int64_t cols, uint8_t* codes, void* scales,
+                     TensorFactor* factors);
 Resident upload(Pool& pool, const Quantized& q);
 void download(const Resident& from, Quantized& to);
+// The tensor amax that was used.
+float amax_of(const Resident& r);
 
 void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out);
-// Both operands of a product, in as many launches as one takes where both take the same kernels.
-void quantize_two(Pool& pool, const Source& x, const QuantizeHow& how_x, Resident& out_x, const Source& y,
-                  const QuantizeHow& how_y, Resident& out_y);
+// Several operands, four in as many launches as one takes where all take the same kernels.
+struct Quantisation {
+  Source x;
+  QuantizeHow how;
+  Resident* out;
+};
+void quantize_together(Pool& pool, const std::vector<Quantisation>& all);
 
 // Both copies of a matrix in one pass: `along` has blocks along its rows, `across` is the transpose. False for what one
 // tile cannot hold: Hadamards, 2-D or long blocks, tensor scales that depend on the whole tensor or on 128 columns.

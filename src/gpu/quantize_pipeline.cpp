@@ -25,22 +25,22 @@ void set_pointers(Resident& r) {
   r.operand.real_scales = r.real_scales.data();
 }
 
-// Kernels of one kind for one operand or two, in one launch.
+// Kernels of one kind for some operands, in one launch.
 template <class Kernel>
 class Joint {
  public:
   void add(const Kernel& kernel, int64_t groups) {
-    if (all_ == 0) both_ = {kernel, kernel, groups};
-    both_.b = kernel;
-    all_ += groups;
+    several_.first[several_.count] = groups_;
+    several_.of[several_.count++] = kernel;
+    groups_ += groups;
   }
   void launch(Device& device) const {
-    if (all_ != 0) gpu::launch(device, both_, all_);
+    if (groups_ != 0) gpu::launch(device, several_, groups_);
   }
 
  private:
-  Both<Kernel> both_;
-  int64_t all_ = 0;
+  Several<Kernel> several_;
+  int64_t groups_ = 0;
 };
 
 // The tensor's maxima, to be joined by the kernel that reads them.
@@ -156,13 +156,20 @@ bool quantize_quickly(CodeLaunches& to, const Source& x, const QuickRule& rule, 
   return true;
 }
 
+void add_transform(Joint<HadamardTile>& to, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse,
+                   float* y) {
+  const int64_t cols = hadamard_padded(h, x.cols);
+  const Tiling tiling = tiling_over(shape_for(cols, 0, h.size), cols);
+  to.add({x, tiling, h, hadamard_signs(h, signs), inverse, x.rows, cols, y}, tiles_of(tiling, x.rows));
+}
+
 // A maximum over more than a tile is known only when the whole operand is transformed: then the transform is a pass of
 // its own.
-void transform_first(Pool& pool, Work& w) {
+void transform_first(Pool& pool, Work& w, Joint<HadamardTile>& to) {
   const Operand& o = w.out.operand;
   if (w.transform.size == 0 || !(w.is_measured() || has_wide_blocks(w.out.spec))) return;
   w.transformed = Buffer<float>(pool, o.rows * o.cols);
-  hadamard(pool, w.x, w.transform, w.how.place.hadamard_signs(), false, w.transformed.data());
+  add_transform(to, w.x, w.transform, w.how.place.hadamard_signs(), false, w.transformed.data());
   w.x = {w.transformed.data(), o.rows, o.cols, o.cols, 1};
   w.transform = {};
 }
@@ -194,9 +201,13 @@ void quantize_all(Pool& pool, std::span<Work> works) {
   Joint<TensorFactorOf> factors;
   Joint<BlockScales> scales;
   CodeLaunches codes;
+  Joint<HadamardTile> transforms;
   for (Work& w : works) {
     w.out.operand.quantizer.soft_alpha = w.how.soft_alpha;
-    transform_first(pool, w);
+    transform_first(pool, w, transforms);
+  }
+  transforms.launch(device);
+  for (Work& w : works) {
     if (w.is_measured() && !w.out.operand.factor_per_128) w.maxima = find_maxima(pool, w.x, maxima);
     if (w.out.spec.has_scale() && w.out.spec.block.kind == BlockKind::tensor)
       w.block_maxima = find_maxima(pool, w.x, maxima);
@@ -226,7 +237,8 @@ void quantize_all(Pool& pool, std::span<Work> works) {
 
 }  // namespace
 
-Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t cols) {
+// An operand without its arrays.
+static Resident shaped(const QuantSpec& spec, int64_t rows, int64_t cols) {
   Resident r = {.spec = spec, .geometry = geometry_of(spec, rows, cols)};
   Quantized shape;  // for its layout rules
   shape.spec = spec;
@@ -242,12 +254,35 @@ Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t 
   o.code_bits = shape.code_bits();
   o.code_row_bytes = shape.code_row_bytes();
   o.factor_per_128 = spec.has_outer_scale();
-  r.codes = Buffer<uint8_t>(pool, rows * o.code_row_bytes);
+  return r;
+}
+
+Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t cols) {
+  Resident r = shaped(spec, rows, cols);
+  r.codes = Buffer<uint8_t>(pool, rows * r.operand.code_row_bytes);
   const int64_t scales = r.geometry.scale_rows * r.geometry.scale_cols;
   if (is_real(spec.scale)) {
     r.real_scales = Buffer<float>(pool, scales);
   } else if (spec.has_scale()) {
     r.scales = Buffer<uint8_t>(pool, scales);
+  }
+  set_pointers(r);
+  return r;
+}
+
+Resident resident_at(const QuantSpec& spec, int64_t rows, int64_t cols, uint8_t* codes, void* scales,
+                     TensorFactor* factors) {
+  Resident r = shaped(spec, rows, cols);
+  r.codes = Buffer<uint8_t>(codes, rows * r.operand.code_row_bytes);
+  const int64_t count = r.geometry.scale_rows * r.geometry.scale_cols;
+  if (is_real(spec.scale)) {
+    r.real_scales = Buffer<float>(static_cast<float*>(scales), count);
+  } else if (spec.has_scale()) {
+    r.scales = Buffer<uint8_t>(static_cast<uint8_t*>(scales), count);
+  }
+  if (spec.has_tensor_scale()) {
+    r.factors = Buffer<TensorFactor>(factors, r.operand.factor_per_128 ? rows * outer_scale_cols(cols) : 1);
+    r.operand.factors = factors;
   }
   set_pointers(r);
   return r;
@@ -287,19 +322,27 @@ void download(const Resident& from, Quantized& to) {
   if (from.factors.count() != 0) fetch(factors, from.factors);
   to.tensor_scale.clear();
   for (const TensorFactor& f : factors) to.tensor_scale.push_back(f.g);
-  to.amax = from.known_amax;
-  if (from.amax.count() != 0) from.amax.download(&to.amax);
+  to.amax = amax_of(from);
+}
+
+float amax_of(const Resident& r) {
+  float amax = r.known_amax;
+  if (r.amax.count() != 0) r.amax.download(&amax);
+  return amax;
 }
 
 void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out) {
-  Work work[] = {{x, how, out}};
-  quantize_all(pool, work);
+  quantize_together(pool, {{x, how, &out}});
 }
 
-void quantize_two(Pool& pool, const Source& x, const QuantizeHow& how_x, Resident& out_x, const Source& y,
-                  const QuantizeHow& how_y, Resident& out_y) {
-  Work work[] = {{x, how_x, out_x}, {y, how_y, out_y}};
-  quantize_all(pool, work);
+void quantize_together(Pool& pool, const std::vector<Quantisation>& all) {
+  for (size_t first = 0; first < all.size(); first += Several<QuantizeTile>::most) {
+    std::vector<Work> works;
+    works.reserve(Several<QuantizeTile>::most);
+    for (size_t i = first; i < std::min(all.size(), first + Several<QuantizeTile>::most); ++i)
+      works.push_back({all[i].x, all[i].how, *all[i].out});
+    quantize_all(pool, works);
+  }
 }
 
 bool can_quantize_both_ways(const QuantSpec& along, const QuantSpec& across) {
@@ -333,10 +376,9 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
 }
 
 void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y) {
-  const int64_t cols = hadamard_padded(h, x.cols);
-  const Tiling tiling = tiling_over(shape_for(cols, 0, h.size), cols);
-  launch(pool.device(), HadamardTile{x, tiling, h, hadamard_signs(h, signs), inverse, x.rows, cols, y},
-         tiles_of(tiling, x.rows));
+  Joint<HadamardTile> one;
+  add_transform(one, x, h, signs, inverse, y);
+  one.launch(pool.device());
 }
 
 void dequantize(Pool& pool, const Resident& q, float* out) {

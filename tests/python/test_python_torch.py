@@ -119,6 +119,39 @@ class Layers(unittest.TestCase):
         layer(x).sum().backward()  # evaluation has gradients, too
         self.assertEqual(tuple(layer.weight.grad.shape), (16, 32))
 
+    def kept(self, model, x):
+        """What a forward keeps for its backward beside parameters, and Y."""
+        found = []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: found.append(t) or t, lambda t: t):
+            y = model(x)
+        own = {p.data_ptr() for p in model.parameters()}
+        return [t for t in found if t.data_ptr() not in own and t.dtype is not torch.int64], y
+
+    def test_a_layer_on_a_device_keeps_codes_for_wgrad_in_place_of_its_input(self):
+        """Bits a number: those of a code and of its share of a scale, and 16 bytes of alignment; the gradient's bits are those of X."""
+        from fp4sim import _torch_ops
+
+        _torch_ops.LENT.add("cpu")  # as if these were CUDA tensors
+        self.addCleanup(_torch_ops.LENT.discard, "cpu")
+        for name, bits in (("mxfp4", 4 + 8 / 32), ("nvfp4", 4 + 8 / 16), ("nvfp4_te", 4 + 8 / 16), ("mxfp8", 8 + 8 / 32)):
+            model = ft.convert(torch.nn.Sequential(torch.nn.Linear(64, 32)), name, seed=5)
+            for rows in (256, 40):
+                x = torch.from_numpy(numbers(rows, 64)).requires_grad_()
+                ft.set_step(model, 3)
+                (codes,), y = self.kept(model, x)
+                self.assertEqual(codes.dtype, torch.uint8)
+                self.assertLessEqual(8 * codes.numel(), bits * 64 * max(rows, 128) + 48 * 8, name)
+                dy = numbers(rows, 32, seed=1)
+                y.backward(torch.from_numpy(dy))
+                want = product(f4.show(name, "recipe"), 2, 0, 3, dy.T, x.detach().numpy().T)
+                self.assertTrue(same(model[0].weight.grad, want), name)
+                model.zero_grad()
+            model[0].weight.requires_grad_(False)
+            self.assertEqual(self.kept(model, x)[0], [], name)
+        for name in ("dge_wang", "quartet", "ue5m3_hold50"):  # an estimator, a source and a held scale meet X itself
+            model = ft.convert(torch.nn.Sequential(torch.nn.Linear(64, 32)), name, seed=5)
+            self.assertTrue(same(self.kept(model, x)[0][0].detach(), x.detach()), name)
+
     def test_evaluation_moves_no_held_scale(self):
         model = ft.convert(torch.nn.Sequential(torch.nn.Linear(32, 32)), "ue5m3_hold50", seed=1)
         x = torch.from_numpy(numbers(8, 32))

@@ -144,11 +144,33 @@ class Compilers(unittest.TestCase):
 
     def test_torch_accepts_the_operators(self):
         layer = ft.convert(nn.Linear(32, 16), "mxfp4_sr", seed=1)
-        for bias in (layer.bias, None):
-            given = torch.randn(4, 32, requires_grad=True), layer.weight, bias, layer._group.key, 0, True
+        for bias, keeps in itertools.product((layer.bias, None), (False, True)):
+            given = torch.randn(4, 32, requires_grad=True), layer.weight, bias, layer._group.key, 0, True, keeps
             told = torch.library.opcheck(torch.ops.fp4sim.linear.default, given,
                                          test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
             self.assertEqual(set(told.values()), {"SUCCESS"})
+
+    def test_codes_in_the_place_of_inputs_are_one_graph_for_any_number_of_rows(self):
+        from fp4sim import _torch_ops
+
+        _torch_ops.LENT.add("cpu")  # as if these were CUDA tensors
+        self.addCleanup(_torch_ops.LENT.discard, "cpu")
+        torch.manual_seed(0)
+        model = ft.convert(nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 32)), "nvfp4", seed=3)
+        other, found = copy.deepcopy(model), []
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        compiled = torch.compile(other, fullgraph=True, dynamic=True, backend="aot_eager")
+        for rows in (40, 41, 200, 7):
+            x = torch.randn(rows, 64)
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: found.append(t) or t, lambda t: t):
+                made = [m(x).square().sum() for m in (model, compiled)]
+            for m, loss in zip((model, other), made):
+                m.zero_grad()
+                loss.backward()
+            self.assertTrue(all(same(p.grad, q.grad) for p, q in zip(model.parameters(), other.parameters())), rows)
+        self.assertEqual(torch._dynamo.utils.counters["stats"]["unique_graphs"], 1)
+        self.assertTrue(any(t.dtype is torch.uint8 for t in found))
 
     def test_transforms_of_functions(self):
         layer, x = ft.convert(nn.Linear(32, 16), "mxfp4_all", seed=1), torch.randn(4, 32)

@@ -1,11 +1,15 @@
 #include "tools/python/bound_layers.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <optional>
 
 #include "sim/rules/recipe.h"
 #include "sim/tape/ops.h"
 #include "sim/train/device_training.h"
 #include "src/text/error.h"
+#include "tools/python/kept_operand.h"
 
 namespace fp4::python {
 namespace {
@@ -79,7 +83,7 @@ void Layers::run(LinearCall& c) {
     engine_.use(nullptr);
     arena_.reset();
     sim::Tape tape(arena_, kernels_, pass);
-    run(tape, c);
+    run(tape, c, nullptr);
   } else {
     if (!against_device_.empty()) throw Error("gpu: " + recipe_.name + ": " + against_device_, Error::failed);
     const std::unique_ptr<gpu::Device> device = gpu::make_lent_device(*c.lender);
@@ -87,16 +91,34 @@ void Layers::run(LinearCall& c) {
     engine_.use(&scope.backend());
     sim::Arena host, floats(&sim::device::table.device->memory);
     sim::Tape tape(host, floats, sim::device::table, pass);
-    run(tape, c);
+    run(tape, c, device.get());
+    engine_.use(nullptr);
   }
   if (!held.empty()) engine_.restore(held);
 }
 
-void Layers::run(sim::Tape& tape, LinearCall& c) {
+Json Layers::kept_bytes(int number) const {
+  const GemmSpec* const wgrad = engine_.keeps_for_wgrad(number);
+  if (wgrad == nullptr) return {};
+  const QuantSpec& q = wgrad->b.quant;
+  const int64_t run = std::lcm(std::lcm(128, std::max(q.block.size, 1)), std::max(wgrad->hadamard.size, 1));
+  const int64_t in = rows_[static_cast<size_t>(number)].in;
+  const int64_t one = KeptOperand(q, in, run).bytes(), each = KeptOperand(q, in, 2 * run).bytes() - one;
+  return {one - each, run, each};
+}
+
+void Layers::run(sim::Tape& tape, LinearCall& c, gpu::Device* device) {
   const bool is_backward = c.dy != nullptr;
   uint64_t& latest = latest_[static_cast<size_t>(c.number)];
   const bool is_latest = is_backward && c.training != 0 && latest == c.pass;
   if (!is_backward) c.pass = ++passes_;
+  Quantized of_wgrad;
+  std::optional<KeptOperand> kept;
+  if (c.kept != nullptr) {
+    const GemmSpec& wgrad = *engine_.keeps_for_wgrad(c.number);
+    kept.emplace(wgrad.b.quant, c.in, hadamard_padded(wgrad.hadamard, c.rows));
+  }
+  if (kept && is_backward) of_wgrad = kept->load(c.kept, device != nullptr);
   for (int i = 0; i < c.parts; ++i) {
     const auto given = [&](float* data, float* gradient, int rows, int cols) {
       const sim::Var v = tape.variable(part_of(data, i, rows, cols), gradient != nullptr || !is_backward);
@@ -105,11 +127,13 @@ void Layers::run(sim::Tape& tape, LinearCall& c) {
     };
     const sim::Var x = given(c.x, c.dx, c.rows, c.in), w = given(c.w, c.dw, c.out, c.in);
     const sim::Var bias = c.bias == nullptr ? nullptr : given(c.bias, c.db, 1, c.out);
-    const sim::Var y = engine_.forward(tape, c.number, x, w, bias, false, i,
-                                       {part_of(c.y, i, c.rows, c.out).data, is_backward, is_latest});
+    const sim::Var y =
+        engine_.forward(tape, c.number, x, w, bias, false, i,
+                        {part_of(c.y, i, c.rows, c.out).data, is_backward, is_latest, kept ? &of_wgrad : nullptr});
     if (is_backward) y->grad = part_of(c.dy, i, c.rows, c.out).data, y->has_grad = true;
   }
-  latest = is_backward || c.training != 0 ? c.pass : 0;
+  if (kept && !is_backward) kept->save(of_wgrad, c.kept, device);
+  latest = device == nullptr && (is_backward || c.training != 0) ? c.pass : 0;
   if (is_backward) tape.backward(tape.variable(1, 1, false));
 }
 
@@ -127,8 +151,8 @@ Json layer_facts(const Arguments& given) {
   const auto layers = given.object<Layers>("layers");
   Json rows = Json::array();
   const std::vector<sim::LayerInfo> infos = layers->engine().layers();
-  for (size_t i = 0; i < infos.size(); ++i)
-    rows.push_back({layers->engine().is_quantised(static_cast<int>(i)), infos[i].precisions});
+  for (int i = 0; i < static_cast<int>(infos.size()); ++i)
+    rows.push_back({layers->engine().is_quantised(i), infos[static_cast<size_t>(i)].precisions, layers->kept_bytes(i)});
   Json notes = Json::array();
   const sim::Json recipe = sim::to_json(layers->recipe());
   if (layers->recipe().weights.any()) notes.push_back("weights: averages and resets of weights are the trainer's");

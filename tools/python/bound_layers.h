@@ -19,6 +19,7 @@ struct LinearCall {
   uint32_t step;
   int32_t number, parts, rows, in, out, training, threads;
   float *x, *w, *bias, *y, *dy, *dx, *dw, *db;  // forward fills y, backward what is not null of dx, dw, db
+  uint8_t* kept;  // not null: what forward leaves for backward, which then has no x (Layers::kept_bytes)
 };
 
 class Layers : public Object, public std::enable_shared_from_this<Layers> {
@@ -36,6 +37,9 @@ class Layers : public Object, public std::enable_shared_from_this<Layers> {
 
   /// Y [N, out] = X [N, in] W^T + bias of layer `number`, or its gradients.
   void run(LinearCall& call);
+  /// What layer `number` keeps for its backward in X's place, where X is met nowhere else: {bytes, rows of a run, bytes
+  /// of each begun run}; else null.
+  Json kept_bytes(int number) const;
   /// Why a lent device cannot do it, and empty when it can.
   const std::string& against_device() const { return against_device_; }
   const sim::Recipe& recipe() const { return recipe_; }
@@ -45,7 +49,7 @@ class Layers : public Object, public std::enable_shared_from_this<Layers> {
   void restore(const std::vector<float>& state);
 
  private:
-  void run(sim::Tape& tape, LinearCall& call);
+  void run(sim::Tape& tape, LinearCall& call, gpu::Device* device);
 
   sim::Recipe recipe_;
   std::vector<Row> rows_;

@@ -208,7 +208,7 @@ def _fates(sites, group, in_fp32):
         reason = f"its weight is that of {reason}" if reason and reason != s.name else ""
         for number in s.numbers:
             name = group.rows[number][0]
-            follows, words = group.facts["rows"][number]
+            follows, words, _ = group.facts["rows"][number]
             if number >= len(group.rows) - sum(len(t.products) for t in sites if not t.asked):
                 why = "" if follows else "no rule of the recipe: torch's own product"
                 table.append(_row(name, kind, CONVERTED if follows else OF_TORCH, words if follows else ("",) * 3, number, why))

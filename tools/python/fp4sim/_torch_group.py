@@ -10,7 +10,7 @@ import torch
 
 from . import _core
 from ._core import Error
-from ._torch_ops import GROUPS, call
+from ._torch_ops import GROUPS, LENT, call, is_exporting
 
 TYPES = torch.float32, torch.bfloat16, torch.float16
 SAMPLE = 64  # weights of a group's first layer that tell whether somebody writes past autograd
@@ -77,6 +77,8 @@ class Group:
             from ._torch_sums import Sums  # it stands on operators
 
             self.by_torch = Sums(self.facts["recipe"], self.label())
+        # By layer what it keeps for its backward in X's place, bytes by rows; None: X.
+        self.kept = [None if self.by_torch else row[2] for row in self.facts["rows"]]
         self.modules = {}  # number: reference to the module that multiplies
         self.versions, self.seen = {}, set()  # of their parameters by number; numbers with a forward in this step
         self.first, self.sample, self.passes, self.warned = None, None, 0, False
@@ -100,7 +102,7 @@ class Group:
     # Copies and pickles have the library's state in place of its handle.
     def __getstate__(self):
         kept = {name: value for name, value in self.__dict__.items()
-                if name not in ("handle", "facts", "asks", "by_torch", "modules", "versions", "seen", "first", "sample", "passes", "warned",
+                if name not in ("handle", "facts", "asks", "by_torch", "kept", "modules", "versions", "seen", "first", "sample", "passes", "warned",
                                 "key")}
         return dict(kept, begins=self.begins or self.changed(), held=self.held(), canonical=self.facts["recipe"])
 
@@ -178,7 +180,7 @@ class Group:
     def product(self, module, number, x, weight):
         """[.., N, K] and [.., M, K] -> [.., N, M], a product for each leading index."""
         self.refuse_traces(number)
-        return call("product", x, weight, None, self.key, number, module.training)[0]
+        return call("product", x, weight, None, self.key, number, module.training, False)[0]
 
     def linear(self, module, number, x, weight, bias):
         """[..., in] -> [..., out]; types as torch.nn.Linear has them, computed in float32."""
@@ -197,7 +199,10 @@ class Group:
         kind = autocast_type(x.device.type)
         if kind is not None:  # all three, as torch's linear layers
             x, weight, bias = (t if t is None else t.to(kind) for t in (x, weight, bias))
-        return call("linear", x, weight, bias, self.key, number, module.training)[0]
+        # On the CPU codes in X's place take a fifth of a layer's time; a device has less memory.
+        keeps = (self.kept[number] is not None and x.device.type in LENT and weight.requires_grad and torch.is_grad_enabled()
+                 and not is_exporting())
+        return call("linear", x, weight, bias, self.key, number, module.training, keeps)[0]
 
 
 def _stepped(optimizer, *rest):

@@ -30,7 +30,7 @@ class _Call(ctypes.Structure):
     _fields_ = [("lender", ctypes.POINTER(Lender)), ("seed", ctypes.c_uint64), ("mark", ctypes.c_uint64),
                 ("step", ctypes.c_uint32),
                 *((name, ctypes.c_int32) for name in ("number", "parts", "rows", "into", "out", "training", "threads")),
-                *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "y", "dy", "dx", "dw", "db"))]
+                *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "y", "dy", "dx", "dw", "db", "kept"))]
 
 
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
@@ -89,20 +89,21 @@ def _group(number):
     return group
 
 
-def _sizes(x, weight):
-    """(parts, rows, in, out, shape of y): X [.., K] by W [M, K], or of each leading index X [N, K] by W [M, K]."""
+def _sizes(x, weight, wide=-1):
+    """(parts, rows, in, out, shape of the result): X [.., K] by W [M, K], or of each leading index X [N, K] by W [M, K]; with
+    `wide` -2 dY [.., M] in X's place."""
     out, into = weight.shape[-2:]
     if weight.dim() == 2:
-        return 1, x.numel() // max(into, 1), into, out, (*x.shape[:-1], out)
+        return 1, x.numel() // max(weight.shape[wide], 1), into, out, (*x.shape[:-1], weight.shape[-3 - wide])
     parts = weight.shape[:-2].numel()
-    return parts, x.shape[-2], into, out, (*x.shape[:-1], out)
+    return parts, x.shape[-2], into, out, (*x.shape[:-1], weight.shape[-3 - wide])
 
 
-def _run(group, number, training, token, x, weight, bias, fill):
+def _run(group, number, training, token, sizes, like, x, weight, bias, fill):
     """fill(call, new, dense) sets what the call computes; `training`, seed and step are those of a token, or of now."""
-    lends, _ = reaches(group, x)
-    home = x.device if lends else torch.device("cpu")
-    parts, rows, into, out, _ = _sizes(x, weight)
+    lends, _ = reaches(group, like)
+    home = like.device if lends else torch.device("cpu")
+    parts, rows, into, out = sizes
 
     def dense(t):
         is_so = t.dtype is torch.float32 and t.device == home and t.is_contiguous()
@@ -111,8 +112,8 @@ def _run(group, number, training, token, x, weight, bias, fill):
     given = [None if t is None else dense(t) for t in (x, weight, bias)]
     call = _Call(None, *token, number, parts, rows, into, out, training, group.threads,
                  *(None if t is None else t.data_ptr() for t in given))
-    if lends and x.device.type in LENT:
-        lender = lender_of(x)
+    if lends and like.device.type in LENT:
+        lender = lender_of(like)
         call.lender = ctypes.pointer(lender)
     new = lambda *shape: torch.empty(shape, dtype=torch.float32, device=home)  # noqa: E731
     kept = fill(call, new, dense)
@@ -126,6 +127,10 @@ def _run(group, number, training, token, x, weight, bias, fill):
     return call, kept
 
 
+def is_exporting():
+    return getattr(getattr(torch, "compiler", None), "is_exporting", bool)()
+
+
 def signed(seed):
     """A seed of 64 bits as an int of torch."""
     return seed - (seed >> 63 << 64)
@@ -136,22 +141,41 @@ def _token(mark, seed, step, training):
     return torch.frombuffer(bytearray(struct.pack("4q", mark, signed(seed), step, training)), dtype=torch.int64)
 
 
-def _linear(x, weight, bias, group, number, training):
+def _codes(like, group=None, number=0, keeps=False, rows=0):
+    """Room for what a forward keeps in X's place; none where it does not."""
+    first, run, each = group.kept[number] if keeps else (0, 1, 0)
+    return like.new_empty(first + (rows + run - 1) // run * each, dtype=torch.uint8)
+
+
+def _linear(x, weight, bias, group, number, training, keeps):
     group = _group(group)
     seed, step = group.place(number, training)
     if group.by_torch is not None and group.quantised(number):
-        return group.by_torch.forward(number, x, weight, bias, seed, step), _token(0, seed, step, training)
+        return group.by_torch.forward(number, x, weight, bias, seed, step), _token(0, seed, step, training), _codes(x)
+    *sizes, shape = _sizes(x, weight)
 
     def fill(call, new, dense):
-        y = new(*_sizes(x, weight)[4])
+        y = new(*shape)
         call.y = y.data_ptr()
-        return y
+        kept = _codes(y, group, number, keeps, sizes[1])
+        call.kept = kept.data_ptr() if keeps else None
+        return y, kept
 
-    call, y = _run(group, number, training, (seed, 0, step), x, weight, bias, fill)
-    return y.to(x.device, x.dtype), _token(call.mark, seed, step, training)
+    call, (y, kept) = _run(group, number, training, (seed, 0, step), sizes, x, x, weight, bias, fill)
+    return y.to(x.device, x.dtype), _token(call.mark, seed, step, training), kept.to(x.device)
 
 
-def _linear_backward(dy, x, weight, bias, token, group, number, wanted):
+def _gradients(dy, weight, bias, wanted, new):
+    """Room for dX, dW and db, and none for what is not wanted."""
+    shapes = _sizes(dy, weight, -2)[4], weight.shape, () if bias is None else bias.shape
+    return [new(*(shape if asked else (0,))) for shape, asked in zip(shapes, wanted)]
+
+
+def _typed(made, dy, weight, bias):
+    return tuple(g.to(dy.device, (dy if t is None else t).dtype) for g, t in zip(made, (dy, weight, bias)))
+
+
+def _linear_backward(dy, x, weight, bias, kept, token, group, number, wanted):
     group = _group(group)
     mark, seed, step, training = token.tolist()
     group.count_backward(number)
@@ -160,37 +184,41 @@ def _linear_backward(dy, x, weight, bias, token, group, number, wanted):
 
     def fill(call, new, dense):
         given = dense(dy)
-        made = [new(*(t.shape if asked and t is not None else (0,))) for t, asked in zip((x, weight, bias), wanted)]
-        call.dy = given.data_ptr()
+        codes = None if kept is None else kept.to(given.device)
+        made = _gradients(dy, weight, bias, wanted, new)
+        call.dy, call.kept = given.data_ptr(), None if codes is None else codes.data_ptr()
         call.dx, call.dw, call.db = (g.data_ptr() if asked else None for g, asked in zip(made, wanted))
-        return made, given
+        return made, given, codes
 
-    _, (made, _) = _run(group, number, training, (seed % 2**64, mark, step), x, weight, bias, fill)
-    return tuple(g.to(x.device, x.dtype if t is None else t.dtype) for g, t in zip(made, (x, weight, bias)))
+    sizes = _sizes(dy, weight, -2)[:4]
+    _, (made, *_) = _run(group, number, training, (seed % 2**64, mark, step), sizes, dy, x, weight, bias, fill)
+    return _typed(made, dy, weight, bias)
 
 
-def _linear_shapes(x, weight, bias, group, number, training):
-    if getattr(getattr(torch, "compiler", None), "is_exporting", bool)():
+def _linear_shapes(x, weight, bias, group, number, training, keeps):
+    if is_exporting():
         EXPORTED.add(_group(group))
-    return x.new_empty(_sizes(x, weight)[4]), torch.empty(4, dtype=torch.int64, device=x.device if x.is_meta else "cpu")
+    *sizes, shape = _sizes(x, weight)
+    token = torch.empty(4, dtype=torch.int64, device=x.device if x.is_meta else "cpu")
+    return x.new_empty(shape), token, _codes(x, GROUPS.get(group), number, keeps, sizes[1])
 
 
-def _backward_shapes(dy, x, weight, bias, token, group, number, wanted):
-    return tuple(x.new_empty(t.shape if asked and t is not None else 0, dtype=x.dtype if t is None else t.dtype)
-                 for t, asked in zip((x, weight, bias), wanted))
+def _backward_shapes(dy, x, weight, bias, kept, token, group, number, wanted):
+    return _typed(_gradients(dy, weight, bias, wanted, lambda *shape: dy.new_empty(shape)), dy, weight, bias)
 
 
 def _keep(ctx, inputs, output):
-    x, weight, bias, ctx.group, ctx.number, _ = inputs
+    x, weight, bias, ctx.group, ctx.number, _, keeps = inputs
     ctx.keeps = GROUPS.get(ctx.group)  # beyond the model
-    ctx.save_for_backward(x, weight, bias, output[1])
+    reads = not keeps and (ctx.needs_input_grad[1] or ctx.keeps.kept[ctx.number] is None)
+    ctx.save_for_backward(x if reads else None, weight, bias, output[2] if keeps else None, output[1])
 
 
-def _back(ctx, dy, _):
-    x, weight, bias, token = ctx.saved_tensors
-    wanted = [bool(n) and t is not None for n, t in zip(ctx.needs_input_grad, (x, weight, bias))]
-    made = call("linear_backward", dy, x, weight, bias, token, ctx.group, ctx.number, wanted)
-    return *(g if asked else None for g, asked in zip(made, wanted)), None, None, None
+def _back(ctx, dy, *_):
+    x, weight, bias, kept, token = ctx.saved_tensors
+    wanted = [bool(n) for n in ctx.needs_input_grad[:3]]
+    made = call("linear_backward", dy, x, weight, bias, kept, token, ctx.group, ctx.number, wanted)
+    return *(g if asked else None for g, asked in zip(made, wanted)), None, None, None, None
 
 
 def _no_second(ctx, *gradients):
@@ -255,6 +283,8 @@ def define(name, schema, run, shapes, setup=None, backward=None):
 _library = torch.library.Library("fp4sim", "DEF")
 _layer = "Tensor x, Tensor weight, Tensor? bias"
 for _name in ("linear", "product"):
-    define(_name, f"({_layer}, int group, int number, bool training) -> (Tensor, Tensor)", _linear, _linear_shapes, _keep, _back)
-define("linear_backward", f"(Tensor dy, {_layer}, Tensor token, int group, int number, bool[] wanted) -> (Tensor, Tensor, Tensor)",
+    define(_name, f"({_layer}, int group, int number, bool training, bool keeps) -> (Tensor, Tensor, Tensor)", _linear, _linear_shapes,
+           _keep, _back)
+define("linear_backward", "(Tensor dy, Tensor? x, Tensor weight, Tensor? bias, Tensor? kept, Tensor token, int group, int number, "
+       "bool[] wanted) -> (Tensor, Tensor, Tensor)",
         _linear_backward, _backward_shapes, lambda ctx, inputs, output: None, _no_second)
