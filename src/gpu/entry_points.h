@@ -19,8 +19,8 @@ inline constexpr int64_t device_largest_launch = int64_t{1} << 23;
                                  amdgpu_waves_per_eu(Kernel::groups_at_once)))
 #endif
 
-// A kernel's arguments stay where the launch put them: a function that is not inlined may take their address without a
-// copy of them all in every thread's stack.
+// A kernel's arguments stay where the launch put them: a function that is not inlined, or an index, may take their address
+// without a copy of them all in every thread's stack. AMD's compiler has no word for it; their place has.
 #if FP4_GPU_CUDA
 #define FP4_GPU_ARGUMENT const __grid_constant__
 #else
@@ -36,7 +36,12 @@ template <class Kernel>
 FP4_GPU_ENTRY entry(FP4_GPU_ARGUMENT Kernel kernel, int64_t first) {
   static_assert(shared_bytes<Kernel> <= 48 * 1024);
   extern __shared__ FourWords shared[];  // shared_bytes<Kernel> of them, given at the launch
-  kernel(Group{}, first + group_number(), shared[0].v);
+  const Kernel* body = &kernel;
+#if defined(__AMDGCN__)
+  // Where `kernel`, the first argument, lies; clang 19 spills more of the matrix kernels so.
+  if (vendor_of<Kernel> != MatrixKind::amd) body = (const Kernel*)__builtin_amdgcn_kernarg_segment_ptr();
+#endif
+  (*body)(Group{}, first + group_number(), shared[0].v);
 }
 
 }  // namespace fp4::gpu
