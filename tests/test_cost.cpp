@@ -11,7 +11,6 @@
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 #include "sweeps/cost/doubt.h"
-#include "sweeps/cost/inference.h"
 
 using namespace fp4;
 using namespace fp4::cost;

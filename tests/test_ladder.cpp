@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sweeps/grid/ladder.h"
+#include "sweeps/grid/tuning.h"
 
 using namespace fp4::sweeps;
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "sweeps/explore/importance.h"
+#include "sweeps/explore/explore.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/tokens.h"
 #include "tests/support/made_up_study.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "sweeps/grid/fixed.h"
+#include "sweeps/grid/grid.h"
 #include "sweeps/judge/alarms.h"
 #include "sweeps/judge/front_race.h"
 #include "sweeps/report/table.h"

@@ -1,7 +1,7 @@
 #include "sim/rules/attention_rules.h"
 
-#include "sim/rules/read_row.h"
 #include "src/arith/spec_text.h"
+#include "src/text/read_field.h"
 
 namespace fp4::sim {
 

@@ -4,17 +4,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/text/read_field.h"
+
 namespace fp4::sim {
 
 Calls calls_from(const JsonReader& from, Calls calls) {
   JsonReader given = from;
-  if (const auto rows = given.find("rows", {"tokens a call, each quantised by itself; 0: one call", calls.rows}))
-    calls.rows = static_cast<int>(rows->integer(0, 1'000'000'000));
-  if (const auto parts = given.find("split_k", {"parts of K that are summed apart and added in fp32", calls.split_k}))
-    calls.split_k = static_cast<int>(parts->integer(1, 65536));
-  if (const auto rows = given.find(
-          "split_rows", {"a call of more rows is not split; 0: all are (batch-invariant)", calls.split_rows}))
-    calls.split_rows = static_cast<int>(rows->integer(0, 1'000'000'000));
+  read_field(given, "rows", "tokens a call, each quantised by itself; 0: one call", calls.rows, 0, 1'000'000'000);
+  read_field(given, "split_k", "parts of K that are summed apart and added in fp32", calls.split_k, 1, 65536);
+  read_field(given, "split_rows", "a call of more rows is not split; 0: all are (batch-invariant)", calls.split_rows, 0,
+             1'000'000'000);
   given.finish();
   return calls;
 }

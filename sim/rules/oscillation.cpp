@@ -8,6 +8,7 @@
 #include "sim/rules/codes.h"
 #include "src/arith/code_order.h"
 #include "src/arith/spec_text.h"
+#include "src/text/read_field.h"
 
 namespace fp4::sim {
 
@@ -17,32 +18,26 @@ WeightRules weight_rules_from(const JsonReader& from) {
   if (auto average = given.find(
           "average", {"Q-EMA: round to the neighbour nearer to a running mean", nullptr, "TetraJet 2502.20853"})) {
     rules.decay = static_cast<float>(average->at("decay", {"of the running mean: 0.9983"}).number(0.01, 0.999999));
-    if (const auto start = average->find("from", {"step at which the mean starts", rules.from}))
-      rules.from = static_cast<int>(start->integer(1, 1000000000));
+    read_field(*average, "from", "step at which the mean starts", rules.from, 1, 1000000000);
     average->finish();
   }
   if (auto reset = given.find("reset", {"OsciReset: weights that oscillate become their quantised values", nullptr,
                                         "TetraJet-v2 2510.27527"})) {
     rules.every =
         static_cast<int>(reset->at("every", {"steps from one reset to the next: 200"}).integer(2, 1000000000));
-    if (const auto window = reset->find("window", {"steps before a reset whose moves count", rules.window}))
-      rules.window = static_cast<int>(window->integer(1, rules.every));
+    read_field(*reset, "window", "steps before a reset whose moves count", rules.window, 1, rules.every);
     if (rules.window > rules.every) reset->fail("window is longer than every");
-    if (const auto threshold = reset->find("threshold", {"d_Q / d_w from which a weight oscillates", rules.threshold}))
-      rules.threshold = static_cast<float>(threshold->number(1e-6, 1e6));
+    read_field(*reset, "threshold", "d_Q / d_w from which a weight oscillates", rules.threshold, 1e-6, 1e6);
     reset->finish();
   }
   if (auto ramp = given.find("ramp", {"Q-Ramping: weights that oscillate are updated less often, by mean gradients",
                                       nullptr, "TetraJet 2502.20853"})) {
     rules.ramp_every =
         static_cast<int>(ramp->at("every", {"steps from one measurement to the next: 200"}).integer(2, 1000000000));
-    if (const auto window = ramp->find("window", {"steps whose moves are measured", rules.ramp_window}))
-      rules.ramp_window = static_cast<int>(window->integer(2, rules.ramp_every));
+    read_field(*ramp, "window", "steps whose moves are measured", rules.ramp_window, 2, rules.ramp_every);
     if (rules.ramp_window > rules.ramp_every) ramp->fail("window is longer than every");
-    if (const auto threshold = ramp->find("threshold", {"d_Q / d_w of one more `factor`", rules.ramp_threshold}))
-      rules.ramp_threshold = static_cast<float>(threshold->number(1e-6, 1e6));
-    if (const auto factor = ramp->find("factor", {"steps between updates for each `threshold`", rules.ramp_factor}))
-      rules.ramp_factor = static_cast<float>(factor->number(1, 1e6));
+    read_field(*ramp, "threshold", "d_Q / d_w of one more `factor`", rules.ramp_threshold, 1e-6, 1e6);
+    read_field(*ramp, "factor", "steps between updates for each `threshold`", rules.ramp_factor, 1, 1e6);
     ramp->finish();
   }
   given.finish();

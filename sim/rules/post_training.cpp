@@ -7,8 +7,8 @@
 
 #include "fp4/block.h"
 #include "sim/rules/codes.h"
-#include "sim/rules/read_row.h"
 #include "src/arith/spec_text.h"
+#include "src/text/read_field.h"
 
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Cholesky>
@@ -23,11 +23,8 @@ PostTraining post_training_from(const JsonReader& from, PostTraining p) {
                                                json_number(p.smooth), "SmoothQuant 2211.10438"}))
     p.smooth = static_cast<float>(alpha->number(0, 1));
   read_row(given, "order", "gptq: of the columns", column_order_table, p.order);
-  if (const auto damping =
-          given.find("damping", {"gptq: share of H's mean diagonal that is added to it", json_number(p.damping)}))
-    p.damping = static_cast<float>(damping->number(1e-6, 1e3));
-  if (const auto batches = given.find("batches", {"batches of the training that calibrate", p.batches}))
-    p.batches = static_cast<int>(batches->integer(1, 1'000'000));
+  read_field(given, "damping", "gptq: share of H's mean diagonal that is added to it", p.damping, 1e-6, 1e3);
+  read_field(given, "batches", "batches of the training that calibrate", p.batches, 1, 1'000'000);
   given.finish();
   return p;
 }

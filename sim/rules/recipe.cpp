@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "fp4/presets.h"
-#include "sim/rules/read_row.h"
 #include "src/text/error.h"
+#include "src/text/read_field.h"
 
 namespace fp4::sim {
 
@@ -107,15 +107,10 @@ Recipe from_object(JsonReader given) {
     base->note_words(base->notes() != nullptr ? recipe_names() : std::vector<std::string>());
     r = base->json().is_object() ? from_object(*base) : from_word(base->text(), base->place());
   }
-  for (const TextField& row : text_fields)
-    if (const auto value = given.find(row.name, {row.doc, r.*row.field})) r.*row.field = value->text();
-  if (const auto value = given.find("quantise", {"false: the words stand, nothing is rounded", r.quantise}))
-    r.quantise = value->boolean();
-  if (const auto value = given.find("loss_scaling", {"dynamic scale of the loss", r.loss_scaling}))
-    r.loss_scaling = value->boolean();
-  if (const auto value =
-          given.find("center_keys", {"a quantised Q K^T sees K minus its mean over the sequence", r.center_keys}))
-    r.center_keys = value->boolean();
+  for (const TextField& row : text_fields) read_field(given, row.name, row.doc, r.*row.field);
+  read_field(given, "quantise", "false: the words stand, nothing is rounded", r.quantise);
+  read_field(given, "loss_scaling", "dynamic scale of the loss", r.loss_scaling);
+  read_field(given, "center_keys", "a quantised Q K^T sees K minus its mean over the sequence", r.center_keys);
   read_row(given, "sparse",
            "mask of the linear layers' weights by magnitude, along K of fprop: zeros in fprop and dgrad, straight "
            "through for their gradient",

@@ -10,6 +10,7 @@
 
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
+#include "src/text/read_field.h"
 
 namespace fp4::sim {
 
@@ -281,8 +282,7 @@ std::vector<LayerRule> rules_from(const JsonReader& list) {
         rule.amount = value->number(0, 1e6);
       }
     }
-    if (const auto optional = given.find("optional", {"`match` and `kind` may select no layer", false}))
-      rule.optional = optional->boolean();
+    read_field(given, "optional", "`match` and `kind` may select no layer", rule.optional);
     rule.change = change_from(given);
     given.finish();
     if (found != 1) given.fail("expected one of match, kind, first and last, found " + shown(given.json()));

@@ -1,5 +1,3 @@
-#include "sweeps/cost/adders.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

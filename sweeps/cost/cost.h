@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "sim/rules/schedule.h"
-#include "sweeps/cost/cache.h"
 #include "sweeps/cost/hardware.h"
 #include "sweeps/cost/kernel_times.h"
 #include "sweeps/cost/model.h"
@@ -74,6 +73,19 @@ struct Communication {
 /// product's wider operand, that width in the mean over phases and quantisable layers, weighted by multiply-adds.
 struct BopsSpeedup {
   double forward = 0, backward = 0, training = 0;
+};
+
+/// What the KV cache of a recipe (`attn.kv`) costs. A token leaves K and V of every block in it, as codes and
+/// scales; a token that is generated after n others reads those of all n. Where a product takes the codes as they are,
+/// an operand in the same format and blocks on a chip that multiplies it, reading is all; elsewhere each element is
+/// decoded: a conversion and a multiplication by its scale.
+struct CacheCost {
+  double bits = 0;                               // an element, its share of the scales included
+  double token_bytes = 0, bf16_token_bytes = 0;  // in all blocks
+  double quantise_s = 0;                         // of a token's K and V, on the whole chip
+  double read_s = 0, bf16_read_s = 0;            // by a token after `sequence` of the model's others, one stream
+  double decode_ops = 0;                         // slots of these reads
+  const char* binding = "none";                  // of read_s: memory, issue
 };
 
 struct CostResult {
@@ -142,5 +154,27 @@ BopsSpeedup bops_speedup(const RecipeFacts& recipe, const Model& model);
 std::vector<std::string> decoded_formats(const RecipeFacts& recipe, const Model& model, const Hardware& hardware);
 std::vector<std::string> dense_masks(const RecipeFacts& recipe, const Model& model, const Hardware& hardware);
 std::map<std::string, double> precision_shares(const RecipeFacts& recipe, const Model& model);
+
+/// Whether the codes of the cache are the operand b of a product as the chip multiplies it.
+bool takes_codes(const GemmFacts& product, const OperandFacts& kv, bool along_k, const Hardware& hardware);
+
+/// The kernel that writes K and V of `tokens` tokens.
+QuantiseKernel cache_kernel(const CacheFacts& cache, const Model& model, double tokens, double read_bytes);
+
+/// `recipe.cache` is there, and the model has attention.
+CacheCost cache_cost(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                     const CostWeights& weights);
+
+/// What a trained network costs in use: terms of one forward pass over `tokens` tokens (of convolutional networks:
+/// images), on the whole chip, from those of a training step: the forward product of every layer, the quantisers of its
+/// inputs, attention and head. Weights are quantised once, before the first request, and cost their bytes alone; phases
+/// and what serves the backward pass cost nothing; "other" (norms, activations, launches) is the forward third of a
+/// step's.
+std::vector<Term> inference_terms(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
+                                  int64_t tokens, const CostOptions& options = {});
+
+/// Their seconds.
+double inference_seconds(const RecipeFacts& recipe, const Model& model, const Hardware& hardware, int64_t tokens,
+                         const CostOptions& options = {});
 
 }  // namespace fp4::cost

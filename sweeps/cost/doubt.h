@@ -2,9 +2,13 @@
 // a chip: efficiency of products, memory bandwidth, issue rate and `other`, and a factor on steps with FP4 products.
 // Each is log-normal about what the profile says, so the modelled step is the median. Figures that were fitted to steps
 // of the chip are known better than estimates (results/cost_validation).
+// And which conclusions survive wrong numbers: the overhead and rank of recipes when the efficiency of GEMMs, the
+// memory bandwidth and the issue rate are half or twice what a profile says. A front may rely on ranks that hold in all
+// of them.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sweeps/cost/cost.h"
@@ -41,5 +45,20 @@ inline constexpr int cost_draws = 200;
 CostRange middle(std::vector<double> values);
 std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, const Model& model,
                                     const Hardware& hardware, const CostOptions& options, const CostDoubt& doubt = {});
+
+struct Variation {
+  std::string name;              // "as stated", "efficiency/2", ...
+  std::vector<double> overhead;  // by recipe
+  std::vector<int> rank;         // 1 = cheapest; equal overheads share a rank
+};
+
+/// First row: as stated. `stable_pairs` of the pairs of recipes keep their order (or stay equal) in all rows.
+struct Sensitivity {
+  std::vector<Variation> rows;
+  int pairs = 0, stable_pairs = 0;
+};
+
+Sensitivity sensitivity(const std::vector<RecipeFacts>& recipes, const Model& model, const Hardware& hardware,
+                        const CostOptions& options);
 
 }  // namespace fp4::cost

@@ -73,7 +73,28 @@ double width(const GemmFacts& gemm) {
 // The class of the second product of a split one.
 std::string second_class(const GemmFacts& gemm) { return format_class({gemm.split.high, gemm.split.high, {}}); }
 
+RecipeFacts on_all_operands(std::string name, const OperandFacts& operand) {
+  RecipeFacts recipe;
+  recipe.name = std::move(name);
+  recipe.fprop = recipe.dgrad = recipe.wgrad = GemmFacts{operand, operand, {}};
+  return recipe;
+}
+
 }  // namespace
+
+RecipeFacts unquantised_recipe(std::string name, double element_bits) {
+  RecipeFacts recipe = on_all_operands(std::move(name), {.element_bits = element_bits});
+  recipe.high_class = element_bits > 16 ? "fp32" : "bf16";
+  return recipe;
+}
+
+RecipeFacts uniform_recipe(std::string name, double element_bits, double scale_bits, double scale_block) {
+  return on_all_operands(std::move(name), {.quantised = true,
+                                           .element_bits = element_bits,
+                                           .scale = "e8m0",
+                                           .scale_bits = scale_bits,
+                                           .scale_block = scale_block});
+}
 
 // The block format of a class that a chip multiplies at its rate: E8M0 for 32, which every table knows, or of those
 // that it lists the one with the fewest bits of scales; one scale a row where it lists none.

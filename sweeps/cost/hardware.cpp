@@ -13,6 +13,7 @@
 #include "src/text/error.h"
 #include "src/text/member_json.h"
 #include "src/text/named_rows.h"
+#include "src/text/read_field.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/model.h"
 
@@ -274,8 +275,8 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   JsonReader reader(object, place, notes);
   Hardware hardware;
   hardware.name = reader.at("name", {"the chip's word in tables"}).text();
-  if (const auto doc = reader.find("doc", {"the chip in a line", ""})) hardware.doc = doc->text();
-  if (const auto source = reader.find("source", {"where most numbers come from", ""})) hardware.source = source->text();
+  read_field(reader, "doc", "the chip in a line", hardware.doc);
+  read_field(reader, "source", "where most numbers come from", hardware.source);
   parse_rates(reader, hardware);
   parse_sparse_rates(reader, hardware);
   parse_block_scales(reader, hardware);
@@ -317,8 +318,7 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
   }
   hardware.link_shared =
       optional(reader, "link_shared", 1, {"accelerators that share one link_bandwidth: a board of two, a switch", 1});
-  if (const auto whole = reader.find("rented_whole", {"a node's accelerators are rented together: an instance", false}))
-    hardware.rented_whole = whole->boolean();
+  read_field(reader, "rented_whole", "a node's accelerators are rented together: an instance", hardware.rented_whole);
   hardware.board_w = optional(reader, "board_w", tiny, {"W of the board at its limit"});
   hardware.idle_w = optional(reader, "idle_w", 0, {"W when idle, at most board_w"});
   hardware.system_w = optional(reader, "system_w", tiny, {"W of the whole system per accelerator, at least board_w"});

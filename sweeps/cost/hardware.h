@@ -9,7 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "sweeps/cost/adders.h"
+#include "src/text/json_reader.h"
+
+namespace fp4 {
+struct QuantSpec;
+}
 
 namespace fp4::cost {
 
@@ -21,6 +25,17 @@ struct Quantity {
   std::string kind = "given";
   std::string source;
 };
+
+/// How an entry of a profile is known; `given` where it does not say.
+const std::vector<std::string>& profile_kinds();  // stated fitted measured estimate given
+
+/// Which row of `fp4sim list accumulators` rounds sums as the chip does, for a class of operands. What no one measured,
+/// fitted or published is absent, and asking for it is an Error.
+struct Adder {
+  std::string row;
+  std::string kind = "given", source;  // as a Quantity's
+};
+using Adders = std::map<std::string, Adder, std::less<>>;
 
 /// What a matrix unit takes of a class: block scales as SCALE/BLOCK, "e8m0/32"; elements by name, "nf4".
 struct UnitWords {
@@ -100,5 +115,15 @@ Hardware with_undocumented(Hardware hardware);
 std::vector<std::string> estimated_fields(const Hardware& hardware);
 /// What accelerators beyond the first need and the profile lacks: of link_bandwidth, network_bandwidth, node_size.
 std::vector<std::string> missing_links(const Hardware& hardware, int devices);
+
+/// Operands as adders tell them apart: FP4 under UE4M3 and under E8M0 scales, 4 to 8 bits, 16 bits, fp32 as tf32.
+const std::vector<std::string>& adder_classes();  // nvfp4 mxfp4 fp8 16bit tf32
+
+/// `adders` of a hardware profile: {"nvfp4": {"value": "b200_nvf4", "kind", "source"}}, or the row alone.
+Adders adders_from(JsonReader& profile);
+
+/// The row of the adder that multiplies such operands on the chip; throws Error where its matrix unit does not take
+/// them, and where no adder of them is known.
+std::string adder_of(const Hardware& hardware, const QuantSpec& a, const QuantSpec& b);
 
 }  // namespace fp4::cost

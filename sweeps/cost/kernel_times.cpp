@@ -23,6 +23,17 @@ bool included(Technique technique, Technique last) { return technique <= last; }
 
 }  // namespace
 
+std::string format_class(double bits) {
+  if (bits <= 4) return "fp4";
+  if (bits <= 6) return "fp6";
+  if (bits <= 8) return "fp8";
+  return bits <= 16 ? "bf16" : "fp32";
+}
+
+std::string format_class(const GemmFacts& gemm) {
+  return format_class(std::max(gemm.a.element_bits, gemm.b.element_bits));
+}
+
 // The operand whose scales the unit does not multiply in blocks of `share` of their length, or null. One scale a row or
 // a tensor is a factor on the result.
 static const OperandFacts* refused_scales(const GemmFacts& gemm, const std::string& format, const Hardware& hardware,

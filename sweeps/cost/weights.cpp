@@ -8,6 +8,7 @@
 
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
+#include "src/text/read_field.h"
 
 namespace fp4::cost {
 
@@ -69,9 +70,7 @@ std::span<const WeightRow> weight_table() { return rows; }
 CostWeights parse_weights(const Json& object, const std::string& place, FieldNotes* notes) {
   CostWeights weights;
   JsonReader reader(object, place, notes);
-  for (const WeightRow& row : rows)
-    if (const auto value = reader.find(row.name, {row.doc, weights.*row.field}))
-      weights.*row.field = value->number(row.low, row.high);
+  for (const WeightRow& row : rows) read_field(reader, row.name, row.doc, weights.*row.field, row.low, row.high);
   reader.finish();
   return weights;
 }

@@ -24,7 +24,7 @@ struct CostWeights {
   double butterfly_ops = 1, normalise_ops = 1, sign_ops = 1;
   // Bytes.
   double input_bytes = 2, unfused_hadamard_bytes = 4, optimizer_bytes = 30, gradient_bytes = 2, gather_bytes = 2;
-  // Share that is hidden of what a layer-by-layer schedule of messages can hide (sweeps/cost/overlap.h).
+  // Share that is hidden of what a layer-by-layer schedule of messages can hide (sweeps/cost/shared_step.h).
   double overlap = 0.8;
   // Messages: layers leave together up to so many bytes; start of a collective; each step of it.
   double bucket_bytes = 25 * 1048576.0, collective_s = 12e-6, link_hop_s = 3.6e-6, network_hop_s = 19.8e-6;

@@ -9,6 +9,7 @@
 
 #include "src/files/sha256.h"
 #include "src/text/error.h"
+#include "src/text/read_field.h"
 
 namespace fp4::sweeps {
 
@@ -222,17 +223,13 @@ void parse_tune(Grid& grid, JsonReader fields, const nlohmann::ordered_json& ord
     } else if (start) {
       start->word({"default"});
     }
-    if (const auto factor = row->find("factor", {"from one rung to the next", field.ladder.factor}))
-      field.ladder.factor = factor->number(1.01, 1000);
-    if (const auto rungs = row->find("rungs", {"values tried before the ladder grows", field.ladder.rungs}))
-      field.ladder.rungs = static_cast<int>(rungs->integer(2, 100));
+    read_field(*row, "factor", "from one rung to the next", field.ladder.factor, 1.01, 1000);
+    read_field(*row, "rungs", "values tried before the ladder grows", field.ladder.rungs, 2, 100);
     field.ladder.parts = 2;
     if (const auto finer = row->find("finer", {"two more rungs beside the best, at the root of the factor", true}))
       field.ladder.parts = finer->boolean() ? 2 : 1;
-    if (const auto judged = row->find("judged", {"rungs on which a configuration is judged: its best", field.judged}))
-      field.judged = static_cast<size_t>(judged->integer(1, 5));
-    if (const auto seeds = row->find("seeds", {"runs of each rung: seeds 2001, 2002, ..", field.seeds}))
-      field.seeds = static_cast<size_t>(seeds->integer(1, 1000));
+    read_field(*row, "judged", "rungs on which a configuration is judged: its best", field.judged, 1, 5);
+    read_field(*row, "seeds", "runs of each rung: seeds 2001, 2002, ..", field.seeds, 1, 1000);
     if (const auto by =
             row->find("by", {"whose loss chooses: each setting's own (setting), or that of the whole training under "
                              "the trunk's recipe, for all branches and evaluations of it (trunk)",
@@ -265,8 +262,7 @@ std::optional<double> number_by_task(const JsonReader& json, const std::vector<s
 
 RaceSettings parse_race(JsonReader value, const std::vector<std::string>& tasks) {
   RaceSettings race;
-  if (const auto seeds = value.find("seeds", {"seeds of the last round", race.seeds}))
-    race.seeds = static_cast<size_t>(seeds->integer(10, 1000));
+  read_field(value, "seeds", "seeds of the last round", race.seeds, 10, 1000);
   if (const auto hours =
           value.find("hours", {"computing on one core after which no further round starts; absent: no limit"}))
     race.hours = hours->number(tiny);
@@ -306,7 +302,7 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
   grid.source = parse_json(text, place);
   JsonReader json(grid.source, place, notes);
   grid.name = plain_name(json.at("name", {"a plain word; it names the folder of results"}));
-  if (const auto doc = json.find("doc", {"the question in a line", ""})) grid.doc = doc->text();
+  read_field(json, "doc", "the question in a line", grid.doc);
   grid.tasks = word_list(json.at("task", {"task or list of tasks"}));
   const auto seeds = json.find("seeds", {"how many seeds from 1, or a list of seeds", 3});
   const auto base = json.find("base", {"recipe under the axes: a name, or {\"recipe\": NAME, PATH: VALUE}", "fp32"});
@@ -355,13 +351,39 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
     grid.hardware = word_list(*hardware, "hardware");
   if (const auto model = json.find("model", {"model size for the costs", grid.model}))
     grid.model = model->name_in("models");
-  if (const auto most = json.find("candidates", {"most candidates of a task and chip", grid.candidates}))
-    grid.candidates = static_cast<size_t>(most->integer(1, most_configs));
+  read_field(json, "candidates", "most candidates of a task and chip", grid.candidates, 1, most_configs);
   json.finish();
   if (std::find(grid.references.begin(), grid.references.end(), "fp32") == grid.references.end())
     grid.references.insert(grid.references.begin(), "fp32");  // every gap is measured from it
   check_together(grid, json);
   return grid;
+}
+
+std::string at_fixed(const std::string& text, const std::string& place, std::span<const std::string> fixed) {
+  if (fixed.empty()) return text;
+  using Ordered = nlohmann::ordered_json;
+  auto grid = parse_json<Ordered>(text, place);
+  for (const std::string& word : fixed) {
+    const std::string here = "--fixed '" + word + "'";
+    const size_t equals = word.find('=');
+    const std::string path = word.substr(0, equals);
+    Ordered value;
+    if (equals != std::string::npos) value = parse_json<Ordered>(word.substr(equals + 1), here);
+    if (!value.is_number()) throw Error(here + ": expected PATH=NUMBER such as train.lr=0.002");
+    if (!grid.is_object() || !grid.contains("tune") || !grid["tune"].is_object())
+      throw Error(here + ": " + place + " tunes no field");
+    Ordered& tune = grid["tune"];
+    std::vector<std::string> tuned;
+    for (const auto& [name, ladder] : tune.items()) tuned.push_back(name);
+    if (!tune.contains(path)) throw unknown_word(here, path, tuned);
+    tune.erase(path);
+    if (tune.empty()) grid.erase("tune"), grid.erase("tune_best");
+    grid["axes"][path] = Ordered::array({value});
+    if (!grid.contains("include")) continue;
+    for (Ordered& point : grid["include"])
+      if (point.is_object()) point[path] = value;
+  }
+  return grid.dump();
 }
 
 bool Grid::may_race() const {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,6 +103,12 @@ inline bool names_file(std::string_view recipe) { return !file_of_recipe(recipe)
 // Reads and checks the structure (unknown keys, empty axes, bad seeds); values are checked by `expand`, with the
 // trainer's own schema. `place` opens messages.
 Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* notes = nullptr);
+
+// A tuned grid at a fixed value, for what the same comparison says where nobody has a learning rate of its own: the
+// text of a grid in which each field of `fixed` ("train.lr=0.002", value a JSON number) is an axis of that one value
+// instead of a ladder; a grid without a ladder left has no "tune_best" either. `place` opens messages. Throws Error for
+// a field that the grid does not tune, naming those that it does.
+std::string at_fixed(const std::string& text, const std::string& place, std::span<const std::string> fixed);
 
 // What became of the product, for people.
 struct Counts {

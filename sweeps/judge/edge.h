@@ -15,7 +15,7 @@
 #include <map>
 #include <optional>
 
-#include "sweeps/grid/ladder.h"
+#include "sweeps/grid/tuning.h"
 #include "sweeps/record.h"
 
 namespace fp4::sweeps {

@@ -6,8 +6,8 @@
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
 #include "sweeps/cost/adapt.h"
+#include "sweeps/cost/cost.h"
 #include "sweeps/cost/hardware.h"
-#include "sweeps/cost/inference.h"
 #include "sweeps/serve/service_file.h"
 #include "tasks/run.h"
 

@@ -3,20 +3,11 @@
 #include <cmath>
 #include <filesystem>
 
+#include "src/text/read_field.h"
+
 namespace fp4::serve {
 
 namespace {
-
-double number(JsonReader& reader, const char* key, double fallback, const char* doc, double low = 0,
-              double high = huge) {
-  const auto value = reader.find(key, {doc, fallback});
-  return value ? value->number(low, high) : fallback;
-}
-
-int64_t whole(JsonReader& reader, const char* key, int64_t fallback, const char* doc, int64_t low, int64_t high) {
-  const auto value = reader.find(key, {doc, fallback});
-  return value ? value->integer(low, high) : fallback;
-}
 
 Nanoseconds nanoseconds(double seconds) { return static_cast<Nanoseconds>(std::llround(seconds * second)); }
 
@@ -66,12 +57,12 @@ TraceSettings parse_trace(JsonReader reader, const std::string& folder) {
   TraceSettings s;
   if (const auto kind = reader.find("arrivals", {"how requests arrive", "poisson"}))
     s.kind = kind->row(arrivals_table).kind;
-  s.rate = number(reader, "rate", s.rate, "requests a second", tiny, 1e7);
-  s.seconds = number(reader, "seconds", s.seconds, "s for which requests arrive", tiny, 1e7);
-  s.period = number(reader, "period", s.period, "s from one peak of diurnal, or burst, to the next", tiny, 1e7);
-  s.depth = number(reader, "depth", s.depth, "share of the rate by which diurnal rises and falls", 0, 1);
-  s.length = number(reader, "length", s.length, "s of each period in which bursts has more requests", 0, 1e7);
-  s.factor = number(reader, "factor", s.factor, "how many times the rate arrives within a burst", 1, 1e4);
+  read_field(reader, "rate", "requests a second", s.rate, tiny, 1e7);
+  read_field(reader, "seconds", "s for which requests arrive", s.seconds, tiny, 1e7);
+  read_field(reader, "period", "s from one peak of diurnal, or burst, to the next", s.period, tiny, 1e7);
+  read_field(reader, "depth", "share of the rate by which diurnal rises and falls", s.depth, 0, 1);
+  read_field(reader, "length", "s of each period in which bursts has more requests", s.length, 0, 1e7);
+  read_field(reader, "factor", "how many times the rate arrives within a burst", s.factor, 1, 1e4);
   const auto file =
       reader.find("file", {"CSV for arrivals csv, from this file's folder; columns arrival_s and target"});
   if (file) s.file = in_folder(folder, file->text());
@@ -86,20 +77,19 @@ TraceSettings parse_trace(JsonReader reader, const std::string& folder) {
 
 void parse_instance(JsonReader reader, ServiceFile& file) {
   ServiceRules& rules = file.rules;
-  file.instance_share =
-      number(reader, "share", 1, "share of a chip that an instance is: so much slower and cheaper", 1e-9, 1);
-  file.overhead_ms = number(reader, "overhead_ms", 0, "ms that each batch takes beyond the modelled time", 0, 1e6);
-  file.batch = whole(reader, "batch", file.batch, "most requests of a batch", 1, 4096);
-  rules.start_up =
-      nanoseconds(number(reader, "start_up_s", 10, "s from the launch of an instance to its first batch", 0, 1e6));
-  rules.tick =
-      nanoseconds(number(reader, "tick_s", 5, "s between two decisions on the number of instances", 1e-3, 1e6));
-  rules.utilisation =
-      number(reader, "utilisation", rules.utilisation, "busy share of the instances that scaling aims at", 0.01, 1);
-  rules.transient_price = number(reader, "transient_price", rules.transient_price,
-                                 "price of a transient instance, as a share of the usual one", 0, 1);
-  file.losses_per_hour =
-      number(reader, "losses_per_hour", 0, "how often an hour a transient instance is lost, on average", 0, 1e6);
+  double start_up_s = 10, tick_s = 5;
+  read_field(reader, "share", "share of a chip that an instance is: so much slower and cheaper", file.instance_share,
+             1e-9, 1);
+  read_field(reader, "overhead_ms", "ms that each batch takes beyond the modelled time", file.overhead_ms, 0, 1e6);
+  read_field(reader, "batch", "most requests of a batch", file.batch, 1, 4096);
+  read_field(reader, "start_up_s", "s from the launch of an instance to its first batch", start_up_s, 0, 1e6);
+  read_field(reader, "tick_s", "s between two decisions on the number of instances", tick_s, 1e-3, 1e6);
+  read_field(reader, "utilisation", "busy share of the instances that scaling aims at", rules.utilisation, 0.01, 1);
+  read_field(reader, "transient_price", "price of a transient instance, as a share of the usual one",
+             rules.transient_price, 0, 1);
+  read_field(reader, "losses_per_hour", "how often an hour a transient instance is lost, on average",
+             file.losses_per_hour, 0, 1e6);
+  rules.start_up = nanoseconds(start_up_s), rules.tick = nanoseconds(tick_s);
   reader.finish();
 }
 
@@ -107,9 +97,8 @@ Target parse_target(JsonReader reader) {
   Target target;
   target.accuracy = reader.at("accuracy", {"share of right answers asked for"}).number(0, 1);
   target.latency = nanoseconds(reader.at("latency_ms", {"ms from arrival to answer, at most"}).number(tiny, 1e9) / 1e3);
-  target.share =
-      number(reader, "share", 1, "weight of this kind among the requests; those of all kinds are divided by their sum",
-             tiny, 1e6);
+  read_field(reader, "share", "weight of this kind among the requests; those of all kinds are divided by their sum",
+             target.share, tiny, 1e6);
   reader.finish();
   return target;
 }
@@ -119,15 +108,15 @@ Target parse_target(JsonReader reader) {
 ServiceFile parse_service(const Json& object, const std::string& place, const std::string& folder, FieldNotes* notes) {
   JsonReader reader(object, place, notes);
   ServiceFile file;
-  if (const auto name = reader.find("name", {"the service's word in tables", file.name})) file.name = name->text();
-  if (const auto doc = reader.find("doc", {"the service in a line", ""})) file.doc = doc->text();
+  read_field(reader, "name", "the service's word in tables", file.name);
+  read_field(reader, "doc", "the service in a line", file.doc);
   if (const auto chip = reader.find("hardware", {"chip of the instances; its profile needs a price", file.hardware}))
     file.hardware = chip->name_in("hardware");
   std::string model = "llama_1b";
   if (const auto value =
           reader.find("model", {"model whose size the members cost; need not be the network that answers", model}))
     model = value->name_in("models");
-  file.request_tokens = whole(reader, "request_tokens", 1, "tokens (images) of a request", 1, 1 << 20);
+  read_field(reader, "request_tokens", "tokens (images) of a request", file.request_tokens, 1, 1 << 20);
   const JsonReader members = reader.at("members", {"networks that answer, each under a recipe"});
   for (const JsonReader& member : members.list(1)) file.members.push_back(parse_member(member, folder, model));
   for (const JsonReader& target : reader.at("targets", {"kinds of requests, by what they ask for"}).list(1))
@@ -138,12 +127,10 @@ ServiceFile parse_service(const Json& object, const std::string& place, const st
   const auto instance = reader.find("instance", {"machine that a member runs on"});
   parse_instance(instance ? *instance : JsonReader(empty, place + ": instance"), file);
   PolicyRules& policy = file.rules.policy;
-  policy.window = static_cast<size_t>(
-      whole(reader, "window", 500, "successive requests of a kind over which accuracy is measured", 1, 1 << 20));
-  policy.margin =
-      number(reader, "margin", policy.margin, "accuracy above a target from which cocktail drops a member", 0, 1);
-  file.tolerance =
-      number(reader, "tolerance", file.tolerance, "accuracy below a target that still counts as met", 0, 1);
+  read_field(reader, "window", "successive requests of a kind over which accuracy is measured", policy.window, 1,
+             1 << 20);
+  read_field(reader, "margin", "accuracy above a target from which cocktail drops a member", policy.margin, 0, 1);
+  read_field(reader, "tolerance", "accuracy below a target that still counts as met", file.tolerance, 0, 1);
   reader.finish();
   return file;
 }

@@ -16,7 +16,6 @@
 #include "sweeps/cost/doubt.h"
 #include "sweeps/cost/published.h"
 #include "sweeps/cost/recommend.h"
-#include "sweeps/cost/sensitivity.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "sweeps/judge/statistics.h"
+#include "sweeps/serve/member_pool.h"
 #include "sweeps/serve/service_file.h"
-#include "sweeps/serve/votes.h"
 #include "tools/cli/options.h"
 
 namespace fp4::tools {

@@ -9,7 +9,7 @@
 
 #include "src/files/output.h"
 #include "src/text/error.h"
-#include "sweeps/grid/fixed.h"
+#include "sweeps/grid/grid.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
 
