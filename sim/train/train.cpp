@@ -11,12 +11,9 @@
 #include "sim/train/checkpoint.h"
 #include "sim/train/device_training.h"
 #include "sim/train/example_pool.h"
-#include "sim/train/loss_curve.h"
+#include "sim/train/gradients.h"
 #include "sim/train/optim.h"
-#include "sim/train/rank_group.h"
-#include "sim/train/resume.h"
 #include "sim/train/task.h"
-#include "sim/train/teacher.h"
 #include "sim/train/validation.h"
 #include "src/text/error.h"
 
@@ -29,6 +26,39 @@ double thread_cpu_seconds() {
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
+
+// Another network, the teacher, whose outputs the loss mixes into the labels.
+class FollowedNetwork {
+ public:
+  /// From here on losses follow the network of these weights, by `share` of the loss.
+  void follow(std::vector<float> weights, double share, Pass& pass) {
+    weights_ = std::move(weights);
+    teacher_.share = static_cast<float>(share);
+    pass.teacher = &teacher_;
+  }
+
+  /// Runs the teacher in fp32 on the batch of `step`: what it gives is what the step's loss follows.
+  void run(Parameters& parameters, Pass& pass, Tape& tape, Model& model, int step) {
+    if (pass.teacher == nullptr) return;
+    own_.assign(parameters.values(), parameters.values() + parameters.total());
+    std::copy(weights_.begin(), weights_.end(), parameters.values());
+    pass.training = pass.quantise = false;
+    teacher_.records = true;
+    tape.reset();
+    model.training_loss(tape, step);
+    teacher_.records = false;
+    pass.training = pass.quantise = true;
+    std::copy(own_.begin(), own_.end(), parameters.values());
+  }
+
+  void save(Checkpoint& to) const {
+    if (!weights_.empty()) to.teacher = weights_, to.distil = static_cast<double>(teacher_.share);
+  }
+
+ private:
+  Teacher teacher_;
+  std::vector<float> weights_, own_;
+};
 
 class Run {
  public:
