@@ -2,10 +2,9 @@
 // as MNIST); the output head stays fp32. Loss: cross-entropy; second metric: accuracy.
 #include <cmath>
 
-#include "tasks/glyphs.h"
-#include "tasks/idx.h"
+#include "tasks/pictures.h"
 #include "tasks/record_file.h"
-#include "tasks/tasks.h"
+#include "tasks/task_data.h"
 
 namespace fp4::tasks {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "fp4/elementary.h"
-#include "tasks/glyphs.h"
-#include "tasks/tasks.h"
+#include "tasks/pictures.h"
+#include "tasks/task_data.h"
 #include "tasks/wasserstein.h"
 
 namespace fp4::tasks {

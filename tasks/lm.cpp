@@ -10,7 +10,6 @@
 #include "tasks/lm_sizes.h"
 #include "tasks/record_file.h"
 #include "tasks/task_data.h"
-#include "tasks/tasks.h"
 #include "tasks/text.h"
 
 namespace fp4::tasks {

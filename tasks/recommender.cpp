@@ -10,7 +10,6 @@
 #include "src/text/named_rows.h"
 #include "tasks/clicks.h"
 #include "tasks/task_data.h"
-#include "tasks/tasks.h"
 
 namespace fp4::tasks {
 namespace {

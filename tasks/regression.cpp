@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "tasks/task_data.h"
-#include "tasks/tasks.h"
 
 namespace fp4::tasks {
 namespace {

@@ -22,7 +22,6 @@
 #include "src/text/json_reader.h"
 #include "src/text/named_rows.h"
 #include "tasks/task_data.h"
-#include "tasks/tasks.h"
 
 namespace fp4::tasks {
 

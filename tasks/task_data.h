@@ -12,6 +12,7 @@
 #include "sim/tape/autograd.h"
 #include "sim/tape/tensor.h"
 #include "sim/train/example_pool.h"
+#include "sim/train/task.h"
 
 namespace fp4::tasks {
 
@@ -157,5 +158,10 @@ T* gather(sim::Arena& arena, const T* data, const int32_t* index, int n) {
   for (int i = 0; i < n; ++i) out[i] = data[index[i]];
   return out;
 }
+
+/// The explicit list of tasks. A new one is a file tasks/<name>.cpp and one word in tasks.cpp.
+const std::vector<const sim::Task*>& all_tasks();
+/// Throws Error with the accepted names.
+const sim::Task& task(const std::string& name);
 
 }  // namespace fp4::tasks

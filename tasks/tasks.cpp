@@ -1,6 +1,5 @@
-#include "tasks/tasks.h"
-
 #include "src/text/error.h"
+#include "tasks/task_data.h"
 
 namespace fp4::tasks {
 

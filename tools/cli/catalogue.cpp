@@ -18,7 +18,7 @@
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
 #include "sweeps/serve/policies.h"
-#include "tasks/tasks.h"
+#include "tasks/task_data.h"
 #include "tools/cli/glossary.h"
 
 namespace fp4::tools {

@@ -13,7 +13,7 @@
 #include "sweeps/grid/grid.h"
 #include "sweeps/serve/service_file.h"
 #include "tasks/run.h"
-#include "tasks/tasks.h"
+#include "tasks/task_data.h"
 
 namespace fp4::tools {
 
