@@ -1,5 +1,3 @@
-#include "tools/bench/bench_race.h"
-
 #include <algorithm>
 #include <cstring>
 #include <ctime>
@@ -7,6 +5,7 @@
 
 #include "src/text/error.h"
 #include "sweeps/judge/statistics.h"
+#include "tools/bench/benches.h"
 
 namespace fp4::tools {
 static double seconds_of(const std::function<void()>& run, int threads) {

@@ -1,8 +1,8 @@
-#include "tools/bench/bench_yardstick.h"
-
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdlib.h>
+
+#include "tools/bench/benches.h"
 
 namespace fp4::tools {
 namespace {

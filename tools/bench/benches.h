@@ -1,14 +1,95 @@
 // The benchmarks of `fp4sim bench`, as ratios to a yardstick of the same run.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "src/backends/backends.h"
-#include "tools/bench/bench_race.h"
-#include "tools/bench/bench_yardstick.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
+
+// Contestants take turns, and medians are compared: other work on the machine then slows all of them alike.
+
+// A row of `fp4sim bench`. Ratio: rate over the rate of the baseline, which ran in the same race.
+struct BenchRow {
+  std::string bench;
+  std::string backend;
+  int threads = 1;
+  std::string size;
+  double seconds = 0;
+  std::string unit;
+  double rate = 0;
+  std::string baseline;
+  double ratio = 0;
+};
+
+// Something to run, how much work it is, and whether it is the yardstick of the others.
+struct Contestant {
+  std::string name;
+  std::string backend;
+  double work = 0;
+  bool is_baseline = false;
+  std::function<void()> run;
+};
+
+struct Race {
+  std::string size;
+  std::string unit;  // of 1e9 work a second
+  std::string baseline;
+  // One thread is timed by its own CPU time, which other programs do not stretch; several by the clock.
+  int threads = 1;
+  int rounds = 9;
+};
+
+// What a benchmark says while it runs, and the rows of each race when it has ended.
+struct BenchReport {
+  std::function<void(size_t done, size_t all, const std::string& doing)> progress;
+  std::function<void(const std::vector<BenchRow>&)> show;
+};
+
+// A row for each contestant; the best baseline is what ratios refer to, 0 where there is none.
+void race(const Race& race, const std::vector<Contestant>& contestants, const BenchReport& report);
+
+std::vector<float> gaussian(int64_t n, uint32_t seed);
+
+// Throws Error (exit code 1): a wrong kernel is not timed.
+void require_equal(const std::string& name, const void* got, const void* expected, size_t bytes);
+
+// What the benchmarks measure against: sgemm of OpenBLAS and oneDNN, int8 gemm of oneDNN, memcpy and a read of memory.
+// The libraries are loaded at run time, so that the program does not depend on them; absent ones are left out.
+class Yardstick {
+ public:
+  // Unsets OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE first: some machines export another CPU's name, OpenBLAS then runs at
+  // half speed and every ratio flatters by two.
+  Yardstick();
+
+  bool has_openblas() const { return sgemm_openblas_ != nullptr; }
+  bool has_onednn() const { return sgemm_onednn_ != nullptr; }
+  // The CPU that OpenBLAS detected, "" without OpenBLAS.
+  std::string openblas_core() const;
+  // Names of the loaded libraries, for provenance.
+  std::string description() const;
+  void set_threads(int threads) const;
+
+  // C [n, n] = A B^T, row-major.
+  void sgemm_openblas(int64_t n, const float* a, const float* b, float* c) const;
+  void sgemm_onednn(int64_t n, const float* a, const float* b, float* c) const;
+  void int8_onednn(int64_t n, const uint8_t* a, const int8_t* b, int32_t* c) const;
+
+ private:
+  void* sgemm_openblas_ = nullptr;
+  void* threads_openblas_ = nullptr;
+  void* core_openblas_ = nullptr;
+  void* sgemm_onednn_ = nullptr;
+  void* int8_onednn_ = nullptr;
+};
+
+// Sums n floats by whole vectors, fetched early: what reading memory alone costs. The value keeps the loop alive.
+float read_all(const float* x, int64_t n);
 
 // Products of `bench gemm`: from codes and scales, packing included, against sgemm.
 struct GemmBenchOptions {

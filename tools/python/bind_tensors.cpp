@@ -1,4 +1,6 @@
-// quantize, quantised tensors, decoding, Hadamards, random draws.
+// quantize, quantised tensors, decoding, Hadamards, random draws, and products of floats or quantised tensors.
+#include <fmt/format.h>
+
 #include "src/arith/report_json.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/backends.h"
@@ -35,10 +37,7 @@ Json from_arrays(const Arguments& given) {
 }
 
 Json hadamard(const Arguments& given) {
-  HadamardSpec h;
-  set_hadamard(
-      h, {{"size", given.get<int>("size")}, {"signs", given.text("signs")}, {"normalise", given.text("normalise")}},
-      "hadamard");
+  const HadamardSpec h = hadamard_of(given, "size", "hadamard");
   if (h.size == 0) throw Error("hadamard --size: 0 is no transform; accepted: 16, 32, 64, 128, 256");
   const Dispatcher backend(given.backend());
   const Operand x = operand_of(given, "x");
@@ -57,6 +56,56 @@ Json random(const Arguments& given) {
   return array_of(Dtype::u32, {count}, std::move(draws));
 }
 
+// One side of a product: a tensor that is quantised, or floats and how to quantise them.
+struct Side {
+  std::shared_ptr<Tensor> ready;
+  QuantizeCall call;
+
+  Side(const Arguments& given, const char* name, const char* words, const HadamardSpec& hadamard, RandomPlace place) {
+    if (given.json(name).is_number()) {
+      ready = given.object<Tensor>(name);
+      if (hadamard.size > 0)
+        throw Error(std::string("--hadamard: ") + name + " is quantised; accepted: floats on both sides");
+      return;
+    }
+    call.spec = quant_spec_from_words(given.text(words), std::string(name) == "b" ? "--spec-b" : "--spec");
+    call.x = operand_of(given, name).view;
+    call.hadamard = hadamard;
+    call.place = place;
+    call.threads = given.threads();
+  }
+  int64_t rows() const { return ready ? ready->quantized().rows : call.x.rows; }
+  int64_t cols() const { return ready ? ready->quantized().cols : call.x.cols; }
+};
+
+Json gemm(const Arguments& given) {
+  MultiplyCall call;
+  call.options.factor = product_factor_of("--factor", given.text("factor"));
+  call.options.accumulator = accumulator_of(given.text("accumulator"));
+  const HadamardSpec hadamard = hadamard_of(given, "hadamard", "--hadamard");
+  call.options.hadamard_divisor = hadamard.product_divisor();
+  call.options.threads = given.threads();
+  const Dispatcher backend(given.backend());
+  const Side a(given, "a", "words", hadamard, given.place());
+  const Side b(given, "b", "words_b", hadamard, given.place().second_operand());
+  if (a.cols() != b.cols())
+    throw Error(fmt::format("gemm: a has K = {} and b has K = {}; both are [rows, K]", a.cols(), b.cols()));
+  std::vector<float> c(static_cast<size_t>(a.rows() * b.rows()));
+  call.c = c.data();
+  call.c_stride = b.rows();
+  if (!a.ready && !b.ready) {
+    call.a = a.call;
+    call.b = b.call;
+    backend.multiply(call);
+  } else {
+    Quantized made;
+    if (!a.ready || !b.ready) backend.quantize(a.ready ? b.call : a.call, made);
+    backend.gemm(a.ready ? a.ready->quantized() : made, b.ready ? b.ready->quantized() : made, call.options, c.data(),
+                 b.rows());
+  }
+  return array_of(Dtype::f32, {static_cast<uint64_t>(a.rows()), static_cast<uint64_t>(b.rows())}, std::move(c));
+}
+
 }  // namespace
 
 const std::vector<Function>& tensor_functions() {
@@ -65,6 +114,7 @@ const std::vector<Function>& tensor_functions() {
       {"from_arrays", &from_arrays},
       {"hadamard", &hadamard},
       {"random", &random},
+      {"gemm", &gemm},
       {"tensor_spec", [](const Arguments& given) -> Json { return to_json(given.object<Tensor>("tensor")->spec()); }},
       {"tensor_decoding",
        [](const Arguments& given) -> Json { return to_json(given.object<Tensor>("tensor")->quantized().spec); }},

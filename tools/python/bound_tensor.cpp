@@ -41,6 +41,19 @@ Json copied(const std::vector<uint8_t>& bytes) { return copied(bytes, {bytes.siz
 
 }  // namespace
 
+Accumulator accumulator_of(const std::string& words) {
+  if (words.starts_with('{')) return accumulator_from(parse_json(words, "--accumulator"), "--accumulator");
+  return accumulator_from_words(words, "--accumulator");
+}
+
+HadamardSpec hadamard_of(const Arguments& given, const char* size, const char* place) {
+  HadamardSpec h;
+  set_hadamard(h,
+               {{"size", given.get<int>(size)}, {"signs", given.text("signs")}, {"normalise", given.text("normalise")}},
+               place);
+  return h;
+}
+
 std::vector<Part> parts_of(const QuantSpec& spec, const Shape& shape) {
   return folder::layout_of(spec, static_cast<int64_t>(matrix_rows(shape)), static_cast<int64_t>(matrix_cols(shape)), {},
                            shape)

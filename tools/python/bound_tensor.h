@@ -37,6 +37,8 @@ class Tensor : public Object, public std::enable_shared_from_this<Tensor> {
 std::vector<folder::Part> parts_of(const QuantSpec& spec, const Shape& shape);
 /// A name, a file, or the JSON of an adder.
 Accumulator accumulator_of(const std::string& words);
+/// The rotation of the arguments `size`, signs and normalise; `place` opens messages.
+HadamardSpec hadamard_of(const Arguments& given, const char* size, const char* place);
 
 /// What the arguments codes, scales and tensor_scale of an operand [rows, cols] are, each checked for type and shape.
 Quantized quantized_of(const QuantSpec& spec, const Shape& shape, const Arguments& given);

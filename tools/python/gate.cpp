@@ -23,8 +23,8 @@ const std::map<std::string_view, const Function*>& functions() {
   static const auto all = [] {
     register_embedded(sweeps_data());
     std::map<std::string_view, const Function*> table;
-    for (const auto* group : {&word_functions(), &tensor_functions(), &file_functions(), &product_functions(),
-                              &experiment_functions(), &layer_functions(), &lent_functions()})
+    for (const auto* group : {&word_functions(), &tensor_functions(), &file_functions(), &experiment_functions(),
+                              &layer_functions(), &lent_functions()})
       for (const Function& function : *group) table.emplace(function.name, &function);
     return table;
   }();
@@ -100,6 +100,26 @@ Json array_of(Dtype dtype, const Shape& shape, const void* data, std::shared_ptr
           {"data", reinterpret_cast<uintptr_t>(data)},
           {"writable", writable},
           {"owner", address_of(std::const_pointer_cast<void>(std::move(owner)))}};
+}
+
+Operand Operand::transposed() const {
+  return {view.transposed(), {static_cast<uint64_t>(view.cols), static_cast<uint64_t>(view.rows)}};
+}
+
+Operand operand_of(const Arguments& given, const char* name) {
+  const Json& array = given.json(name);
+  Operand out = {{}, array.at("shape").get<Shape>()};
+  element_count(name, out.shape);
+  out.view = {reinterpret_cast<const float*>(array.at("data").get<uintptr_t>()),
+              static_cast<int64_t>(matrix_rows(out.shape)), static_cast<int64_t>(matrix_cols(out.shape)),
+              array.at("row_stride").get<int64_t>(), array.at("col_stride").get<int64_t>()};
+  return out;
+}
+
+Bytes bytes_of(const Arguments& given, const char* name) {
+  const Json& array = given.json(name);
+  return {reinterpret_cast<const uint8_t*>(array.at("data").get<uintptr_t>()), array.at("type").get<std::string>(),
+          array.at("shape").get<Shape>()};
 }
 
 }  // namespace fp4::python

@@ -56,7 +56,6 @@ struct Function {
 const std::vector<Function>& word_functions();
 const std::vector<Function>& tensor_functions();
 const std::vector<Function>& file_functions();
-const std::vector<Function>& product_functions();
 const std::vector<Function>& experiment_functions();
 const std::vector<Function>& layer_functions();
 const std::vector<Function>& lent_functions();

@@ -40,11 +40,8 @@ gpu::Source source_of(const Arguments& given, const char* name) {
   return {v.data, v.rows, v.cols, v.row_stride, v.col_stride};
 }
 
-HadamardSpec hadamard_of(const Arguments& given, const char* size) {
-  HadamardSpec h;
-  set_hadamard(h,
-               {{"size", given.get<int>(size)}, {"signs", given.text("signs")}, {"normalise", given.text("normalise")}},
-               "hadamard");
+HadamardSpec known_hadamard(const Arguments& given, const char* size) {
+  const HadamardSpec h = hadamard_of(given, size, "hadamard");
   require_known(h, "hadamard");
   return h;
 }
@@ -93,7 +90,7 @@ Json lent_quantize(const Arguments& given) {
 
 Json lent_gemm(const Arguments& given) {
   Lent lent(given);
-  const HadamardSpec h = hadamard_of(given, "hadamard");
+  const HadamardSpec h = known_hadamard(given, "hadamard");
   GemmOptions options;
   options.accumulator = accumulator_of(given.text("accumulator"));
   require_known(options.accumulator, given.text("accumulator"));
@@ -107,7 +104,7 @@ Json lent_gemm(const Arguments& given) {
 
 Json lent_hadamard(const Arguments& given) {
   Lent lent(given);
-  gpu::hadamard(lent.pool, source_of(given, "x"), hadamard_of(given, "size"), given.place().hadamard_signs(),
+  gpu::hadamard(lent.pool, source_of(given, "x"), known_hadamard(given, "size"), given.place().hadamard_signs(),
                 given.get<bool>("inverse"), reinterpret_cast<float*>(given.get<uintptr_t>("y")));
   return {};
 }
