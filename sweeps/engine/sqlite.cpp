@@ -11,7 +11,7 @@ Database::Database(const std::string& file, int flags, const std::string& name)
   if (code != SQLITE_OK) {
     const std::string reason = handle_ ? sqlite3_errmsg(handle_) : sqlite3_errstr(code);
     sqlite3_close(handle_);
-    throw Error(name_, "cannot open the store: " + reason + " (is the folder writable?)", Error::failed);
+    throw store_error(name_, "cannot open the store: " + reason + " (is the folder writable?)");
   }
   sqlite3_extended_result_codes(handle_, 1);
   // The file may be anybody's: its schema calls no function with effects, and no trigger and no view of it runs.
@@ -28,27 +28,23 @@ void Database::fail(int code) {
   const std::string reason = sqlite3_errmsg(handle_);
   switch (code & 0xff) {
     case SQLITE_FULL:
-      throw Error(name_,
-                  "the disk is full; every run committed before is safe. Make room and start the same "
-                  "command again: it continues with what is missing",
-                  Error::failed);
+      throw store_error(name_,
+                        "the disk is full; every run committed before is safe. Make room and start the same "
+                        "command again: it continues with what is missing");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-      throw Error(name_, "the store cannot be written (" + reason + "): check the folder's permissions", Error::failed);
+      throw store_error(name_, "the store cannot be written (" + reason + "): check the folder's permissions");
     case SQLITE_NOTADB:
     case SQLITE_CORRUPT:
-      throw Error(name_,
-                  "not a sound store (" + reason +
-                      "); nothing was changed. Move it away, or rescue its rows "
-                      "with `sqlite3 FILE .recover`",
-                  Error::failed);
+      throw store_error(name_, "not a sound store (" + reason +
+                                   "); nothing was changed. Move it away, or rescue its rows "
+                                   "with `sqlite3 FILE .recover`");
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: throw Error(name_, "another process holds the store (" + reason + ")", Error::failed);
+    case SQLITE_LOCKED: throw store_error(name_, "another process holds the store (" + reason + ")");
     case SQLITE_IOERR:
-      throw Error(name_, "reading or writing failed (" + reason + "); every run committed before is safe",
-                  Error::failed);
-    default: throw Error(name_, reason, Error::failed);
+      throw store_error(name_, "reading or writing failed (" + reason + "); every run committed before is safe");
+    default: throw store_error(name_, reason);
   }
 }
 

@@ -5,11 +5,19 @@
 #include <sqlite3.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "src/text/error.h"
+
 namespace fp4::sweeps {
+
+// What keeps a store from being read or written; exit code 1.
+inline Error store_error(const std::filesystem::path& file, const std::string& what) {
+  return {file.string(), what, Error::failed};
+}
 
 class Statement;
 

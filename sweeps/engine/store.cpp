@@ -7,9 +7,6 @@
 
 #include "src/text/error.h"
 #include "src/text/own_inputs.h"
-#include "sweeps/engine/sqlite.h"
-#include "sweeps/engine/store_files.h"
-#include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 
 namespace fp4::sweeps {
@@ -38,8 +35,8 @@ void check_depth(const Database& database, std::string_view text, const char* co
     } else if (!in_text) {
       depth += text[i] == '[' || text[i] == '{' ? 1 : text[i] == ']' || text[i] == '}' ? -1 : 0;
       if (depth > deepest)
-        throw Error(database.name(), std::string("damaged: column ") + column + " is nested deeper than 64 levels",
-                    Error::failed);
+        throw store_error(database.name(),
+                          std::string("damaged: column ") + column + " is nested deeper than 64 levels");
     }
   }
 }
@@ -48,7 +45,7 @@ Json stored_json(const Database& database, std::string_view text, const char* co
   check_depth(database, text, column);
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded())
-    throw Error(database.name(), std::string("damaged: column ") + column + " is not JSON", Error::failed);
+    throw store_error(database.name(), std::string("damaged: column ") + column + " is not JSON");
   return json;
 }
 
@@ -57,7 +54,7 @@ static std::map<std::string, std::string> parse_train_signatures(const Database&
   const Json json = text.empty() ? Json::object() : stored_json(database, text, "train_signatures");
   for (const auto& [task, signature] : json.items()) {
     if (!json.is_object() || !signature.is_string()) {
-      throw Error(database.name(), "train_signatures: not one text for each task", Error::failed);
+      throw store_error(database.name(), "train_signatures: not one text for each task");
     }
     by_task[task] = signature.get<std::string>();
   }
@@ -91,10 +88,8 @@ void Store::finish() {
   }
   database.execute("PRAGMA synchronous=FULL");
   if (database.integer("PRAGMA wal_checkpoint(TRUNCATE)") != 0) {
-    throw Error(file_.string(),
-                "another program reads it, so its last runs stay in " + file_.string() +
-                    "-wal; keep the two together, or start the same command again",
-                Error::failed);
+    throw store_error(file_, "another program reads it, so its last runs stay in " + file_.string() +
+                                 "-wal; keep the two together, or start the same command again");
   }
   // Fails while others read; then an empty journal stays.
   sqlite3_busy_timeout(database.handle(), 500);

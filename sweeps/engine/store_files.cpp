@@ -14,6 +14,7 @@
 #include <fstream>
 
 #include "src/text/error.h"
+#include "sweeps/engine/sqlite.h"
 #include "sweeps/engine/store.h"
 
 namespace fp4::sweeps {
@@ -45,26 +46,22 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
   for (int attempt = 0; attempt < 100; ++attempt) {
     descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
     if (descriptor_ < 0) {
-      throw Error(folder.string(), std::string("the folder cannot be written (") + std::strerror(errno) + ")",
-                  Error::failed);
+      throw store_error(folder, std::string("the folder cannot be written (") + std::strerror(errno) + ")");
     }
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       std::array<char, 128> holder{};
       const ssize_t size = ::pread(descriptor_, holder.data(), holder.size() - 1, 0);
       ::close(descriptor_);
-      throw Error(folder.string(),
-                  "another sweep is writing here (" +
-                      std::string(holder.data(), size > 0 ? static_cast<size_t>(size) : 0) +
-                      "); wait for it, or give this one its own --out and merge",
-                  Error::failed);
+      throw store_error(folder, "another sweep is writing here (" +
+                                    std::string(holder.data(), size > 0 ? static_cast<size_t>(size) : 0) +
+                                    "); wait for it, or give this one its own --out and merge");
     }
     struct stat status {};
     if (::fstat(descriptor_, &status) == 0 && status.st_nlink == 1 && S_ISREG(status.st_mode)) break;
     ::close(descriptor_);
     descriptor_ = -1;
   }
-  if (descriptor_ < 0)
-    throw Error(folder.string(), "sweep.lock cannot be held: it keeps being replaced", Error::failed);
+  if (descriptor_ < 0) throw store_error(folder, "sweep.lock cannot be held: it keeps being replaced");
   std::array<char, 65> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::string holder = "process " + std::to_string(::getpid()) + " on " + host.data();
@@ -98,10 +95,9 @@ void FileWatch::check() const {
     if (::stat(entry.file.c_str(), &status) == 0 && status.st_dev == entry.device && status.st_ino == entry.inode) {
       continue;
     }
-    throw Error(entry.file.string(),
-                "was deleted, moved or replaced while this sweep was writing to it; runs since then are not "
-                "stored. Put it back or start again: the same command does what is missing",
-                Error::failed);
+    throw store_error(entry.file,
+                      "was deleted, moved or replaced while this sweep was writing to it; runs since then are not "
+                      "stored. Put it back or start again: the same command does what is missing");
   }
 }
 
@@ -116,23 +112,21 @@ void remove_unusable_sidecars(const fs::path& store_file) {
   if (!usable(shared)) fs::remove(shared, failure);
   for (const fs::path& file : {shared, fs::path(store_file.string() + "-wal")}) {
     if (usable(file)) continue;
-    throw Error(file.string(),
-                "left by another program or user, and cannot be used; make it a file that can be "
-                "read and written (a -wal holds runs), or remove it",
-                Error::failed);
+    throw store_error(file,
+                      "left by another program or user, and cannot be used; make it a file that can be "
+                      "read and written (a -wal holds runs), or remove it");
   }
 }
 
 void sync_to_disk(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0)
-    throw Error(path.string(), std::string("cannot be opened (") + std::strerror(errno) + ")", Error::failed);
+  if (descriptor < 0) throw store_error(path, std::string("cannot be opened (") + std::strerror(errno) + ")");
   const int failed = ::fsync(descriptor);
   const int reason = errno;
   ::close(descriptor);
   // File systems that cannot sync a folder say EINVAL.
   if (failed != 0 && reason != EINVAL) {
-    throw Error(path.string(), std::string("does not reach the disk (") + std::strerror(reason) + ")", Error::failed);
+    throw store_error(path, std::string("does not reach the disk (") + std::strerror(reason) + ")");
   }
 }
 
@@ -175,10 +169,9 @@ Snapshot::Snapshot(const fs::path& store_file) {
       if (before == after) return;
     }
   } catch (const fs::filesystem_error& error) {
-    throw Error(store_file.string(), "cannot be read: " + error.code().message(), Error::failed);
+    throw store_error(store_file, "cannot be read: " + error.code().message());
   }
-  throw Error(store_file.string(), "keeps changing while it is copied; try again when its writer is idle",
-              Error::failed);
+  throw store_error(store_file, "keeps changing while it is copied; try again when its writer is idle");
 }
 
 bool is_network_file_system(const fs::path& folder) {

@@ -1,6 +1,5 @@
 // Putting stores together, and looking a whole store over.
 #include "src/text/error.h"
-#include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 
 namespace fp4::sweeps {
@@ -87,7 +86,7 @@ void Store::absorb(const Store& other) {
   std::vector<std::string> damage;
   for (const Store* store : {static_cast<const Store*>(this), &other}) {
     check_hashes(*store->handle_->database, damage);
-    if (!damage.empty()) throw Error(store->file_.string(), "damaged: " + damage.front(), Error::failed);
+    if (!damage.empty()) throw store_error(store->file_, "damaged: " + damage.front());
   }
   const std::string theirs = other.meta("part"), mine = meta("grid").empty() ? theirs : meta("part");
   const bool counted = !other.meta("configs").empty() && (meta("grid").empty() || !meta("configs").empty());

@@ -6,7 +6,6 @@
 
 #include "src/text/error.h"
 #include "src/text/words.h"
-#include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 
 namespace fp4::sweeps {
@@ -122,16 +121,15 @@ std::vector<PointRecord> Store::points() const {
     const Json labels = stored_json(database, row.text(1), "labels");
     const auto is_text = [](const Json& label) { return label.is_string(); };
     if (!labels.is_array() || labels.size() != columns || !std::all_of(labels.begin(), labels.end(), is_text)) {
-      throw Error(database.name(),
-                  place + ": its labels are not one text for each of the " + std::to_string(columns) + " axes",
-                  Error::failed);
+      throw store_error(database.name(),
+                        place + ": its labels are not one text for each of the " + std::to_string(columns) + " axes");
     }
     points.push_back({std::string(row.text(0)), labels.get<std::vector<std::string>>()});
   }
   const std::string count = meta("points");
   if (!count.empty() && count != std::to_string(points.size())) {
-    throw Error(database.name(), "damaged: " + std::to_string(points.size()) + " rows in table points, not " + count,
-                Error::failed);
+    throw store_error(database.name(),
+                      "damaged: " + std::to_string(points.size()) + " rows in table points, not " + count);
   }
   return points;
 }
@@ -142,7 +140,7 @@ std::vector<std::string> Store::axes() const {
   const Json axes = stored_json(*handle_->database, text, "axes");
   const auto is_text = [](const Json& axis) { return axis.is_string(); };
   if (!axes.is_array() || !std::all_of(axes.begin(), axes.end(), is_text)) {
-    throw Error(file_.string(), "axes: not a list of texts", Error::failed);
+    throw store_error(file_, "axes: not a list of texts");
   }
   return axes.get<std::vector<std::string>>();
 }

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "src/text/error.h"
-#include "sweeps/engine/store_handle.h"
 #include "sweeps/engine/store_schema.h"
 
 namespace fp4::sweeps {
@@ -89,8 +88,7 @@ void Store::insert(std::span<const RunRecord> runs) {
     const auto seed = static_cast<int64_t>(run.seed);
     const auto train_signature = identity_.train_signatures.find(run.task);
     if (train_signature == identity_.train_signatures.end()) {
-      throw Error(file_.string(), "a run of the task '" + run.task + "', whose train signature is not known",
-                  Error::failed);
+      throw store_error(file_, "a run of the task '" + run.task + "', whose train signature is not known");
     }
     const auto bind_key = [&](Statement& statement) -> Statement& {
       return statement.bind(1, run.hash).bind(2, seed).bind(3, identity_.signature).bind(4, train_signature->second);
@@ -123,9 +121,8 @@ void Store::insert(std::span<const RunRecord> runs) {
   handle_->watch.add(file_.string() + "-wal");
   handle_->watch.check();
   if (!conflict.empty()) {
-    throw Error(file_.string(),
-                "non-determinism found: " + conflict + "; both rows are kept (`fp4sim sweep status` lists them)",
-                Error::failed);
+    throw store_error(file_,
+                      "non-determinism found: " + conflict + "; both rows are kept (`fp4sim sweep status` lists them)");
   }
 }
 
@@ -163,7 +160,7 @@ std::vector<RunRecord> Store::runs(bool with_curves, const std::vector<std::stri
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
-      throw Error(file_.string(), place + ": " + error.what(), Error::failed);
+      throw store_error(file_, place + ": " + error.what());
     }
   }
   return runs;

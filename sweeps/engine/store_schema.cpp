@@ -109,28 +109,24 @@ void add_row_hash_function(Database& database) {
 
 int check_file(Database& database) {
   const int64_t id = database.integer("PRAGMA application_id");
-  if (id != application_id)
-    throw Error(database.name(), "a SQLite file, but not a sweep store of fp4sim", Error::failed);
+  if (id != application_id) throw store_error(database.name(), "a SQLite file, but not a sweep store of fp4sim");
   const int64_t version = database.integer("PRAGMA user_version");
   if (version < 1 || version > current_schema) {
-    throw Error(database.name(),
-                "store schema " + std::to_string(version) + ", this program reads schemas 1 to " +
-                    std::to_string(current_schema) + "; use the program that wrote it",
-                Error::failed);
+    throw store_error(database.name(), "store schema " + std::to_string(version) +
+                                           ", this program reads schemas 1 to " + std::to_string(current_schema) +
+                                           "; use the program that wrote it");
   }
   // Views, triggers, virtual tables and indexes with expressions are programs that would run in ours.
   const std::string foreign = database.text(
       "SELECT type || ' ' || name FROM sqlite_master WHERE NOT (type='table' AND name IN ('meta', 'configs', 'points', "
       "'runs') AND sql LIKE 'CREATE TABLE %' OR type='index' AND sql IS NULL)");
   if (!foreign.empty())
-    throw Error(database.name(), "holds a " + foreign + ", which no sweep store has; nothing was changed",
-                Error::failed);
+    throw store_error(database.name(), "holds a " + foreign + ", which no sweep store has; nothing was changed");
   const std::string check = database.text("PRAGMA integrity_check(1)");
   if (check != "ok") {
-    throw Error(
+    throw store_error(
         database.name(),
-        "damaged (" + check + "); nothing was changed. Move it away, or rescue its rows with `sqlite3 FILE .recover`",
-        Error::failed);
+        "damaged (" + check + "); nothing was changed. Move it away, or rescue its rows with `sqlite3 FILE .recover`");
   }
   return static_cast<int>(version);
 }
@@ -195,11 +191,11 @@ int adopt_runs(Database& database) {
 
 void check_row(const Database& database, bool fits, const std::string& table, const std::string& row) {
   if (fits) return;
-  throw Error(database.name(),
-              "damaged: the row of " + row + " in table " + table +
-                  " does not have the hash it was stored with (`fp4sim sweep check` lists all such rows and can drop "
-                  "them)",
-              Error::failed);
+  throw store_error(
+      database.name(),
+      "damaged: the row of " + row + " in table " + table +
+          " does not have the hash it was stored with (`fp4sim sweep check` lists all such rows and can drop "
+          "them)");
 }
 
 }  // namespace fp4::sweeps

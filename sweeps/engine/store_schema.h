@@ -1,14 +1,19 @@
-// What is inside a store's file: tables, the hash of every row, and the change from schema 1 to 2. Used by the store
-// alone.
+// What a store's own source files share: what is inside its file (tables, the hash of every row, the change from schema
+// 1 to 2), what it holds open, and how rows become records.
 //
 // Every row of every table ends with `row_hash`: the first 16 hex digits of SHA-256 over its other columns, made and
 // compared by the SQL function fp4_row_hash. A changed bit in a text or number is found when its row is read; pages and
 // indexes that do not fit together are found by SQLite's integrity check when the file is opened.
 #pragma once
 
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "sweeps/engine/sqlite.h"
+#include "sweeps/engine/store.h"
+#include "sweeps/engine/store_files.h"
 
 namespace fp4::sweeps {
 
@@ -40,5 +45,23 @@ int adopt_runs(Database& database);
 
 // Throws Error naming the table and the row when `fits` is false.
 void check_row(const Database& database, bool fits, const std::string& table, const std::string& row);
+
+// Members go in reverse: the database is closed before its copy is removed and its lock released.
+struct Store::Handle {
+  std::unique_ptr<WriterLock> lock;
+  std::unique_ptr<Snapshot> snapshot;
+  std::unique_ptr<Database> database;
+  FileWatch watch;
+  bool writing = false;
+};
+
+// "1/3 3/3": shares of a plan, each once.
+std::string joined_parts(const std::string& a, const std::string& b);
+
+// Throws Error for a JSON text that is nested deeper than 64 levels.
+void check_depth(const Database& database, std::string_view text, const char* column);
+
+// JSON of a column, nested at most so deep; throws Error that names the file, the column and the parser's reason.
+nlohmann::json stored_json(const Database& database, std::string_view text, const char* column);
 
 }  // namespace fp4::sweeps
