@@ -288,7 +288,7 @@ TEST_CASE("every number of a built-in profile has an origin", "[quick]") {
     for (const auto& [format, scales] : chip.block_scales) {
       CHECK(scales.kind != "given");
       CHECK(scales.source.size() > 10);
-      CHECK_FALSE(scales.words.empty());
+      CHECK_FALSE(scales.value.empty());
     }
     for (const char* format : {"fp32", "bf16", "fp8", "fp6", "fp4"}) CHECK(chip.rate(format) > 0);
   }

@@ -40,11 +40,11 @@ Adders adders_from(JsonReader& profile) {
   for (const auto& [key, entry] : json->entries("OPERANDS", {"of such operands"})) {
     JsonReader value = entry;
     accepted_index(json->place(), key, classes);
-    Adder& adder = adders[key];
+    Known<std::string>& adder = adders[key];
     value.note_words(rows);
     const bool alone = !value.json().is_object();
     const JsonReader word = alone ? value : value.at("value", {"a row of `fp4sim list accumulators`"});
-    adder.row = rows[word.word(rows)];
+    adder.value = rows[word.word(rows)];
     if (alone) continue;
     adder.kind = profile_kinds()[value.at("kind", {"how it is known"}).word(profile_kinds())];
     adder.source = value.at("source", {"measurement, text or model in words"}).text();
@@ -80,7 +80,7 @@ std::string adder_of(const Hardware& hardware, const QuantSpec& a, const QuantSp
                                          : "tf32";
   const auto found = hardware.adders.find(key);
   if (found == hardware.adders.end()) throw none(fmt::format("has no known adder of {0} operands (adders.{0})", key));
-  return found->second.row;
+  return found->second.value;
 }
 
 }  // namespace fp4::cost

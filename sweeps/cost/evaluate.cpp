@@ -102,9 +102,9 @@ OperandFacts ideal_operand(const Hardware& hardware, const std::string& format_c
   const auto listed = hardware.block_scales.find(format_class);
   if (hardware.multiplies(format_class, "e8m0", 32)) return operand_with(bits, "e8m0/32");
   OperandFacts best = operand_with(bits, "e8m0/1048576");
-  if (listed->second.words.empty()) return best;
+  if (listed->second.value.empty()) return best;
   best.scale_bits = huge;
-  for (const std::string& word : listed->second.words)
+  for (const std::string& word : listed->second.value)
     if (const OperandFacts facts = operand_with(bits, word);
         facts.scale_bits / facts.scale_block < best.scale_bits / best.scale_block)
       best = facts;

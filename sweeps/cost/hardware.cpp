@@ -22,19 +22,28 @@ namespace fp4::cost {
 namespace {
 
 const About value_about = {"the number"}, kind_about = {"how it is known; `given` for a number without an object"},
-            source_about = {"data sheet, price list, fit or measurement in words"};
+            source_about = {"data sheet, price list, fit or measurement in words"},
+            rate_about = {"FLOP/s of the format; a multiply-add counts two"};
 const std::vector<std::string>& kinds = profile_kinds();
+
+// {"value", "kind", "source"}, or the value alone, which is then of kind `given`; `read` takes the value.
+template <class T, class Read>
+Known<T> parse_known(JsonReader json, const About& about, const Read& read) {
+  if (!json.json().is_object()) return {read(json)};
+  Known<T> known{read(json.at("value", about))};
+  known.kind = kinds[json.at("kind", kind_about).word(kinds)];
+  known.source = json.at("source", source_about).text();
+  json.finish();
+  return known;
+}
 
 // {"value": 8e12, "kind": "stated", "source": "..."}, or a plain number in a user's file.
 Quantity parse_quantity(JsonReader json, double low, double high = huge) {
   json.note_type("quantity");
-  if (const auto number = json.if_number(low, high)) return {*number, "given", ""};
+  if (const auto number = json.if_number(low, high)) return {*number};
   if (!json.json().is_object())
     json.fail("expected a number or {\"value\", \"kind\", \"source\"}, found " + shown(json.json()));
-  Quantity quantity{json.at("value", value_about).number(low, high), kinds[json.at("kind", kind_about).word(kinds)],
-                    json.at("source", source_about).text()};
-  json.finish();
-  return quantity;
+  return parse_known<double>(json, value_about, [&](const JsonReader& value) { return value.number(low, high); });
 }
 
 constexpr double quantisers_reach = 0.52;
@@ -46,13 +55,20 @@ std::optional<Quantity> optional(JsonReader& reader, std::string_view key, doubl
 
 void check_class(const std::string& place, const std::string& word) { accepted_index(place, word, format_classes()); }
 
+// Entries of an object by format class.
+template <class Read>
+void each_class(const JsonReader& json, const About& about, const Read& read) {
+  json.note_keys(format_classes());
+  for (const auto& [key, value] : json.entries("FORMAT", about)) {
+    check_class(json.place(), key);
+    read(key, value);
+  }
+}
+
 void parse_rates(JsonReader& reader, Hardware& hardware) {
   const JsonReader rates = reader.at("rates", {"dense FLOP/s of the matrix unit by format; bf16 is needed"});
-  rates.note_keys(format_classes());
-  for (const auto& [key, rate] : rates.entries("FORMAT", {"FLOP/s of the format; a multiply-add counts two"})) {
-    check_class(rates.place(), key);
-    hardware.rates[key] = parse_quantity(rate, tiny);
-  }
+  each_class(rates, rate_about,
+             [&](const std::string& key, const JsonReader& rate) { hardware.rates[key] = parse_quantity(rate, tiny); });
   if (!hardware.rates.contains("bf16")) reader.fail("missing rate rates.bf16");
   for (const char* narrow : {"fp8", "fp6", "fp4"})
     if (const auto rate = hardware.rates.find(narrow); rate != hardware.rates.end() &&
@@ -62,14 +78,12 @@ void parse_rates(JsonReader& reader, Hardware& hardware) {
           fmt::format("{0} is slower than bf16; without units for it: \"emulate\": {{\"{0}\": \"bf16\"}}", narrow));
   const auto emulate = reader.find("emulate", {"formats without a rate, and the format that runs in their place"});
   if (!emulate) return;
-  emulate->note_keys(format_classes());
-  for (const auto& [key, value] : emulate->entries("FORMAT", {"a format that has a rate"})) {
-    check_class(emulate->place(), key);
+  each_class(*emulate, {"a format that has a rate"}, [&](const std::string& key, const JsonReader& value) {
     const std::string& target = format_classes()[value.word(format_classes())];
     if (!hardware.rates.contains(target)) value.fail(fmt::format("missing rate rates.{}", target));
     if (hardware.rates.contains(key)) value.fail("that class has a rate of its own");
     hardware.emulate[key] = target;
-  }
+  });
 }
 
 // {"4:8": {"fp4": 18e15}, "2:4": {"fp8": 9e15}}.
@@ -83,30 +97,25 @@ void parse_sparse_rates(JsonReader& reader, Hardware& hardware) {
   json->note_keys(masks);
   for (const auto& [mask, of_mask] : json->entries("MASK", {"two of four elements, or pairs, of a row"})) {
     if (std::find(masks.begin(), masks.end(), mask) == masks.end()) throw unknown_word(json->place(), mask, masks);
-    of_mask.note_keys(format_classes());
-    for (const auto& [format, rate] : of_mask.entries("FORMAT", {"FLOP/s of the format; a multiply-add counts two"})) {
-      check_class(of_mask.place(), format);
-      if (!hardware.rates.contains(format)) of_mask.fail(fmt::format("missing rate rates.{}", format));
-      hardware.sparse_rates[mask][format] = parse_quantity(rate, tiny);
-    }
+    each_class(of_mask, rate_about,
+               [&, mask = mask, of_mask = of_mask](const std::string& format, const JsonReader& rate) {
+                 if (!hardware.rates.contains(format)) of_mask.fail(fmt::format("missing rate rates.{}", format));
+                 hardware.sparse_rates[mask][format] = parse_quantity(rate, tiny);
+               });
   }
 }
 
 // {"value": [..], "kind", "source"}, or the list alone; `check` looks at each word.
 template <class Check>
-UnitWords parse_unit_words(JsonReader value, const About& about, const Check& check) {
-  UnitWords out;
-  const bool alone = !value.json().is_object();
-  const JsonReader list = alone ? value : value.at("value", about);
-  for (const JsonReader& word : list.list()) {
-    check(word);
-    out.words.push_back(word.text());
-  }
-  if (alone) return out;
-  out.kind = kinds[value.at("kind", kind_about).word(kinds)];
-  out.source = value.at("source", source_about).text();
-  value.finish();
-  return out;
+UnitWords parse_unit_words(const JsonReader& json, const About& about, const Check& check) {
+  return parse_known<std::vector<std::string>>(json, about, [&](const JsonReader& list) {
+    std::vector<std::string> words;
+    for (const JsonReader& word : list.list()) {
+      check(word);
+      words.push_back(word.text());
+    }
+    return words;
+  });
 }
 
 void check_block_scales(const JsonReader& place, const std::string& text) {
@@ -125,12 +134,10 @@ void parse_block_scales(JsonReader& reader, Hardware& hardware) {
                   {"block formats that the matrix unit multiplies; the others are priced as bf16 products of decoded "
                    "operands. A class that is left out takes all"});
   if (!json) return;
-  json->note_keys(format_classes());
-  for (const auto& [key, entry] : json->entries("FORMAT", {"of operands of this format"})) {
-    check_class(json->place(), key);
+  each_class(*json, {"of operands of this format"}, [&](const std::string& key, const JsonReader& entry) {
     hardware.block_scales[key] = parse_unit_words(
         entry, {"SCALE/BLOCK, such as e8m0/32"}, [](const JsonReader& word) { check_block_scales(word, word.text()); });
-  }
+  });
 }
 
 // {"fp4": ["e2m1", "nf4", "mine"]}, or an object as above. A name that is no row is that of a list of values.
@@ -138,19 +145,16 @@ void parse_elements(JsonReader& reader, const char* field, const About& about,
                     std::map<std::string, UnitWords, std::less<>>& elements) {
   const auto json = reader.find(field, about);
   if (!json) return;
-  json->note_keys(format_classes());
-  for (const auto& [key, entry] : json->entries("FORMAT", {"of operands of this format"})) {
-    check_class(json->place(), key);
-    elements[key] = parse_unit_words(entry, {"names: e2m1, nf4, the `name` of an element's file"},
-                                     [&of = key](const JsonReader& word) {
-                                       for (const ElementInfo& row : element_table) {
-                                         if (word.text() != row.name) continue;
-                                         const std::string own = format_class(bits_of(row.format));
-                                         if (own != of)
-                                           word.fail(fmt::format("{} is of {}, not of {}", row.name, own, of));
-                                       }
-                                     });
-  }
+  each_class(*json, {"of operands of this format"}, [&](const std::string& key, const JsonReader& entry) {
+    const auto check = [&](const JsonReader& word) {
+      for (const ElementInfo& row : element_table) {
+        if (word.text() != row.name) continue;
+        const std::string own = format_class(bits_of(row.format));
+        if (own != key) word.fail(fmt::format("{} is of {}, not of {}", row.name, own, key));
+      }
+    };
+    elements[key] = parse_unit_words(entry, {"names: e2m1, nf4, the `name` of an element's file"}, check);
+  });
 }
 
 // {"fp8": 0.5, "fp4 ue4m3/16": 0.4}.
@@ -208,15 +212,10 @@ Quantity other_by_bandwidth(double bandwidth) {
 // {"value": "philox"|"hardware", kind, source}, or the word alone.
 void parse_random(JsonReader json, Hardware& hardware) {
   const std::vector<std::string> words = {"philox", "hardware"};
-  hardware.random_kind = "given";
   json.note_words(words);
-  const bool alone = !json.json().is_object();
-  hardware.hardware_random =
-      (alone ? json : json.at("value", {"hardware: conversions draw their own bits"})).word(words) == 1;
-  if (alone) return;
-  hardware.random_kind = kinds[json.at("kind", kind_about).word(kinds)];
-  hardware.random_source = json.at("source", source_about).text();
-  json.finish();
+  const auto known = parse_known<bool>(json, {"hardware: conversions draw their own bits"},
+                                       [&](const JsonReader& value) { return value.word(words) == 1; });
+  hardware.hardware_random = known.value, hardware.random_kind = known.kind, hardware.random_source = known.source;
 }
 
 }  // namespace
@@ -224,7 +223,6 @@ void parse_random(JsonReader json, Hardware& hardware) {
 Json known_json(const Json& value, const std::string& kind, const std::string& source) {
   return {{"value", value}, {"kind", kind}, {"source", source}};
 }
-Json quantity_json(const Quantity& quantity) { return known_json(quantity.value, quantity.kind, quantity.source); }
 
 const std::vector<std::string>& format_classes() {
   static const std::vector<std::string> classes = {"fp32", "bf16", "fp8", "fp6", "fp4", "int8", "int4"};
@@ -245,7 +243,7 @@ std::string Hardware::executed_class(std::string_view format_class) const {
 bool Hardware::multiplies(std::string_view format_class, std::string_view scale, double scale_block) const {
   const auto known = block_scales.find(format_class);
   if (known == block_scales.end()) return true;
-  return std::any_of(known->second.words.begin(), known->second.words.end(), [&](const std::string& word) {
+  return std::any_of(known->second.value.begin(), known->second.value.end(), [&](const std::string& word) {
     const size_t slash = word.find('/');
     return word.compare(0, slash, scale) == 0 && std::fmod(scale_block, std::stod(word.substr(slash + 1))) == 0;
   });
@@ -258,7 +256,7 @@ const std::vector<std::string>& usual_elements(std::string_view format_class) {
 
 bool Hardware::takes(std::string_view format_class, std::string_view element) const {
   const auto own = elements.find(format_class);
-  const std::vector<std::string>& words = own == elements.end() ? usual_elements(format_class) : own->second.words;
+  const std::vector<std::string>& words = own == elements.end() ? usual_elements(format_class) : own->second.value;
   return std::find(words.begin(), words.end(), element) != words.end();
 }
 
@@ -360,9 +358,9 @@ bool has_fp4(const Hardware& hardware) { return hardware.rates.contains("fp4"); 
 
 Hardware with_undocumented(Hardware hardware) {
   for (const auto& [format, also] : hardware.undocumented) {
-    if (!hardware.elements.contains(format)) hardware.elements[format].words = usual_elements(format);
-    std::vector<std::string>& words = hardware.elements[format].words;
-    words.insert(words.end(), also.words.begin(), also.words.end());
+    if (!hardware.elements.contains(format)) hardware.elements[format].value = usual_elements(format);
+    std::vector<std::string>& words = hardware.elements[format].value;
+    words.insert(words.end(), also.value.begin(), also.value.end());
   }
   return hardware;
 }
@@ -393,18 +391,17 @@ std::vector<std::string> missing_links(const Hardware& hardware, int devices) {
 Json to_json(const Hardware& hardware) {
   Json out = FP4_NAMED(hardware.name, hardware.doc, hardware.source, hardware.emulate);
   out["rates"] = Json::object();
-  for (const auto& [key, rate] : hardware.rates) out["rates"][key] = quantity_json(rate);
+  for (const auto& [key, rate] : hardware.rates) out["rates"][key] = known_json(rate);
   for (const auto& [mask, rates] : hardware.sparse_rates)
-    for (const auto& [format, rate] : rates) out["sparse_rates"][mask][format] = quantity_json(rate);
+    for (const auto& [format, rate] : rates) out["sparse_rates"][mask][format] = known_json(rate);
   const auto add_words = [&out](const char* field, const std::map<std::string, UnitWords, std::less<>>& classes) {
-    for (const auto& [key, list] : classes) out[field][key] = known_json(list.words, list.kind, list.source);
+    for (const auto& [key, list] : classes) out[field][key] = known_json(list);
   };
   add_words("block_scales", hardware.block_scales);
   add_words("elements", hardware.elements);
   add_words("undocumented", hardware.undocumented);
-  for (const auto& [key, share] : hardware.efficiency_of) out["efficiency_of"][key] = quantity_json(share);
-  for (const auto& [operands, adder] : hardware.adders)
-    out["adders"][operands] = known_json(adder.row, adder.kind, adder.source);
+  for (const auto& [key, share] : hardware.efficiency_of) out["efficiency_of"][key] = known_json(share);
+  for (const auto& [operands, adder] : hardware.adders) out["adders"][operands] = known_json(adder);
   out["random_source"] =
       known_json(hardware.hardware_random ? "hardware" : "philox", hardware.random_kind, hardware.random_source);
   if (hardware.has_node) out["node_size"] = known_json(hardware.node_size, "given", hardware.node_source);
@@ -425,7 +422,7 @@ Json to_json(const Hardware& hardware) {
       {"price_per_hour", hardware.price_per_hour},
       {"other_s_per_token", hardware.other_s_per_token}};
   for (const auto& [key, quantity] : figures)
-    if (quantity) out[key] = quantity_json(*quantity);
+    if (quantity) out[key] = known_json(*quantity);
   if (!hardware.other_model.empty()) out["other_model"] = hardware.other_model;
   return out;
 }

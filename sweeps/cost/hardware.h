@@ -19,29 +19,23 @@ namespace fp4::cost {
 
 using fp4::Json;
 
-/// A number and its origin. kind: stated (data sheet, price list), fitted, measured, estimate, given (no source told).
-struct Quantity {
-  double value = 0;
+/// A figure, or words, and its origin. kind: stated (data sheet, price list), fitted, measured, estimate, given (no
+/// source told).
+template <class T>
+struct Known {
+  T value = {};
   std::string kind = "given";
   std::string source;
 };
+using Quantity = Known<double>;
+/// What a matrix unit takes of a class: block scales as SCALE/BLOCK, "e8m0/32"; elements by name, "nf4".
+using UnitWords = Known<std::vector<std::string>>;
+/// Rows of `fp4sim list accumulators`: how the chip rounds sums, by class of operands. What no one measured, fitted or
+/// published is absent, and asking for it is an Error.
+using Adders = std::map<std::string, Known<std::string>, std::less<>>;
 
 /// How an entry of a profile is known; `given` where it does not say.
 const std::vector<std::string>& profile_kinds();  // stated fitted measured estimate given
-
-/// Which row of `fp4sim list accumulators` rounds sums as the chip does, for a class of operands. What no one measured,
-/// fitted or published is absent, and asking for it is an Error.
-struct Adder {
-  std::string row;
-  std::string kind = "given", source;  // as a Quantity's
-};
-using Adders = std::map<std::string, Adder, std::less<>>;
-
-/// What a matrix unit takes of a class: block scales as SCALE/BLOCK, "e8m0/32"; elements by name, "nf4".
-struct UnitWords {
-  std::vector<std::string> words;
-  std::string kind = "given", source;
-};
 
 /// What `other` is, wherever it stands: group of terms, field of a profile, weight.
 inline constexpr const char* other_doc =
@@ -103,9 +97,12 @@ Hardware parse_hardware(const Json& object, const std::string& place, FieldNotes
 Hardware load_hardware(std::string_view word, std::string_view place = "");
 std::vector<std::string> hardware_names();
 Json to_json(const Hardware& hardware);
-/// {"value", "kind", "source"}: a figure with its origin, and the same of a Quantity.
+/// {"value", "kind", "source"}.
 Json known_json(const Json& value, const std::string& kind, const std::string& source);
-Json quantity_json(const Quantity& quantity);
+template <class T>
+Json known_json(const Known<T>& known) {
+  return known_json(known.value, known.kind, known.source);
+}
 
 /// Chips with a native FP4 rate: the profiles on which FP4 recipes are worth comparing.
 bool has_fp4(const Hardware& hardware);

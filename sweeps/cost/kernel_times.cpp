@@ -19,8 +19,6 @@ double rotation_ops(const HadamardFacts& hadamard, const QuantiseOptions& option
   return ops;
 }
 
-bool included(Technique technique, Technique last) { return technique <= last; }
-
 }  // namespace
 
 std::string format_class(double bits) {
@@ -128,15 +126,9 @@ std::string roofline_formula(const Resources& work, const Chip& chip) {
 }
 
 const char* technique_name(Technique technique) {
-  switch (technique) {
-    case Technique::plain: return "quantise";
-    case Technique::tensor_scale: return "tensor scale";
-    case Technique::hadamard: return "hadamard";
-    case Technique::stochastic_rounding: return "stochastic rounding";
-    case Technique::scale_rule: return "scale rule";
-    case Technique::mask: return "mask";
-  }
-  return "";
+  constexpr const char* names[technique_count] = {"quantise",   "tensor scale", "hadamard", "stochastic rounding",
+                                                  "scale rule", "mask"};
+  return names[static_cast<size_t>(technique)];
 }
 
 const char* technique_group(Technique technique) {
@@ -147,20 +139,20 @@ double copy_ops(const Copy& copy, Technique last, const Chip& chip, const Quanti
   const CostWeights& w = *options.weights;
   const OperandFacts& operand = *copy.operand;
   if (copy.shares_codes) return 0;
-  const bool rotates = copy.hadamard.size > 0 && included(Technique::hadamard, last);
+  const bool rotates = copy.hadamard.size > 0 && last >= Technique::hadamard;
   double ops = operand.quantised ? w.quantise * (w.amax_ops + w.multiply_ops + w.convert_ops + w.pack_ops) : 0;
   if (rotates) ops += w.hadamard * rotation_ops(copy.hadamard, options);
-  if (operand.extra_passes > 0 && included(Technique::tensor_scale, last)) {
+  if (operand.extra_passes > 0 && last >= Technique::tensor_scale) {
     // The first pass only looks for the largest value, but of what will be quantised: a fused rotation runs twice.
     double pass = w.amax_ops;
     if (rotates && options.hadamard == HadamardKernel::fused) pass += w.hadamard * rotation_ops(copy.hadamard, options);
     ops += w.tensor_scale * operand.extra_passes * pass;
   }
-  if (operand.random_bits > 0 && included(Technique::stochastic_rounding, last))
+  if (operand.random_bits > 0 && last >= Technique::stochastic_rounding)
     ops += w.sr * (chip.hardware->hardware_random ? w.hardware_sr_ops
                                                   : w.philox_ops * operand.random_bits / 128 + w.software_sr_ops);
-  if (included(Technique::scale_rule, last)) ops += w.scale_rule * operand.rule_ops;
-  if (included(Technique::mask, last)) ops += operand.mask_ops;
+  if (last >= Technique::scale_rule) ops += w.scale_rule * operand.rule_ops;
+  if (last >= Technique::mask) ops += operand.mask_ops;
   return ops;
 }
 
@@ -174,11 +166,11 @@ Resources quantise_work(const QuantiseKernel& kernel, Technique last, const Chip
     bytes += operand.stored_bits() / 8;
     ops += copy_ops(copy, last, chip, options);
     passes = std::max(passes, operand.extra_passes);  // one read serves the amax of all copies
-    if (copy.hadamard.size == 0 || copy.shares_codes || !included(Technique::hadamard, last)) continue;
+    if (copy.hadamard.size == 0 || copy.shares_codes || last < Technique::hadamard) continue;
     if (options.hadamard == HadamardKernel::unfused) bytes += w.hadamard * w.unfused_hadamard_bytes;
     if (options.hadamard == HadamardKernel::dense) flop += w.hadamard * 2.0 * copy.hadamard.size;
   }
-  if (included(Technique::tensor_scale, last)) bytes += w.tensor_scale * passes * w.input_bytes;
+  if (last >= Technique::tensor_scale) bytes += w.tensor_scale * passes * w.input_bytes;
   work.flop = kernel.elements * flop;
   if (flop > 0) work.flop_rate = chip.matrix_rate("bf16");
   work.bytes = kernel.elements * bytes;

@@ -1,10 +1,11 @@
 // The model's value of each row of published.json in the published setting: chip, model, recipe, batch, activation
 // checkpointing, how accelerators share the step. Ratios are formed as the source forms them, so that a fitted absolute
-// time does not leak into a prediction. Rows of one kernel or one formula stand here.
+// time does not leak into a prediction. Values of one kernel, one formula or a whole system stand here.
 #include "sweeps/cost/published.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "fp4/presets.h"
 #include "sim/rules/recipe.h"
@@ -12,6 +13,7 @@
 #include "src/text/json_reader.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
+#include "sweeps/cost/embedding/memory_system.h"
 
 namespace fp4::cost {
 
@@ -110,104 +112,138 @@ void evaluate_step(PublishedRow& row, const ordered_json& data, const ordered_js
   row.interval = middle(std::move(values));
 }
 
-Recipe route(const QuantSpec& spec, int square, bool row_sr) {
+Recipe on_all(const QuantSpec& spec) {
   Recipe recipe;
   for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) gemm->a.quant = gemm->b.quant = spec;
+  return recipe;
+}
+
+Recipe route(const QuantSpec& spec, int square, bool row_sr) {
+  Recipe recipe = on_all(spec);
   for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad}) gemm->b.quant.block = {BlockKind::square, square};
   if (row_sr) recipe.dgrad.a.quant.rounding = Rounding::stochastic;
   return recipe;
 }
 
-class Comparison {
- public:
-  PublishedValues values() {
-    mi355x();
-    rotation_on_older_chips();
-    bounds();
-    values_["power_network"] = CostWeights().network_w;
-    add_system_values(values_);
-    return std::move(values_);
-  }
+// The model's value of a row, by its id.
+using PublishedValues = std::map<std::string, double>;
 
- private:
-  // One operand, one copy: the kernel that rotates and quantises.
-  void mi355x() {
-    const OperandFacts operand = facts_of(route(mxfp4_spec, 32, false).wgrad.a);
-    const Hardware mi355x = load_hardware("mi355x");
-    const CostWeights weights;
-    const Chip chip(mi355x, weights);
-    const auto seconds = [&](int size) {
-      const QuantiseKernel kernel{"x", 1e9, 2, {{&operand, {size, true, false}, false}}};
-      return roofline(quantise_work(kernel, Technique::hadamard, chip, {&weights, HadamardKernel::fused}), chip)
-          .seconds;
-    };
-    values_["mi355x_h16_h32"] = seconds(32) / seconds(16);
-  }
+// One operand, one copy: the kernel that rotates and quantises.
+void mi355x(PublishedValues& values) {
+  const OperandFacts operand = facts_of(route(mxfp4_spec, 32, false).wgrad.a);
+  const Hardware mi355x = load_hardware("mi355x");
+  const CostWeights weights;
+  const Chip chip(mi355x, weights);
+  const auto seconds = [&](int size) {
+    const QuantiseKernel kernel{"x", 1e9, 2, {{&operand, {size, true, false}, false}}};
+    return roofline(quantise_work(kernel, Technique::hadamard, chip, {&weights, HadamardKernel::fused}), chip).seconds;
+  };
+  values["mi355x_h16_h32"] = seconds(32) / seconds(16);
+}
 
-  // One decoder layer of Llama 2 70B, backward, with INT4 GEMMs standing for FP4: unfused rotations by 64 of dY twice,
-  // X once, W once per 16k tokens, for each linear layer by itself.
-  void rotation_on_older_chips() {
-    const Hardware a100 = load_hardware("a100"), h100 = load_hardware("h100");
-    Model layer = load_model("llama2_70b_layer");
-    std::vector<Linear> apart;
-    for (const Linear& linear : layer.linears)
-      for (const int64_t out : linear.out) apart.push_back({linear.name, linear.in, {out}, {linear.name}, true});
-    layer.linears = apart;
-    CostOptions options;
-    options.devices = 32, options.hadamard = HadamardKernel::unfused;
-    Recipe rotated = route(mxfp4_spec, 32, false);
-    for (GemmSpec* gemm : {&rotated.fprop, &rotated.dgrad}) gemm->b.quant.block = {};
-    rotated.dgrad.hadamard = rotated.wgrad.hadamard = {64, HadamardSigns::per_step, HadamardNormalise::sqrt};
+// One decoder layer of Llama 2 70B, backward, with INT4 GEMMs standing for FP4: unfused rotations by 64 of dY twice,
+// X once, W once per 16k tokens, for each linear layer by itself.
+void rotation_on_older_chips(PublishedValues& values) {
+  const Hardware a100 = load_hardware("a100"), h100 = load_hardware("h100");
+  Model layer = load_model("llama2_70b_layer");
+  std::vector<Linear> apart;
+  for (const Linear& linear : layer.linears)
+    for (const int64_t out : linear.out) apart.push_back({linear.name, linear.in, {out}, {linear.name}, true});
+  layer.linears = apart;
+  CostOptions options;
+  options.devices = 32, options.hadamard = HadamardKernel::unfused;
+  Recipe rotated = route(mxfp4_spec, 32, false);
+  for (GemmSpec* gemm : {&rotated.fprop, &rotated.dgrad}) gemm->b.quant.block = {};
+  rotated.dgrad.hadamard = rotated.wgrad.hadamard = {64, HadamardSigns::per_step, HadamardNormalise::sqrt};
+  CostResult result;
+  result.terms = step_terms(facts_of(rotated), layer, a100, options);
+  const double rotation_us = group_seconds(result, "hadamard") / static_cast<double>(layer.tokens_per_step) * 1e6;
+  values["a100_rht64"] = rotation_us / 7.47;  // us/token of the layer without it
+  const double forward_us =
+      2.0 * static_cast<double>(layer.linear_parameters()) / (a100.rate("bf16") * a100.efficiency.value) * 1e6;
+  values["a100_rht64_step"] = rotation_us / (forward_us + 7.47);
+  // [32768, 8192] x [8192, N] in FP8, both operands rotated while they are cast: 2 bytes read, 1 written.
+  const auto share = [&](double n, double bytes) {
+    const double gemm = 2.0 * 32768 * 8192 * n / (h100.rate("fp8") * h100.efficiency_at("fp8", "").value);
+    return (32768 + n) * 8192 * bytes / (h100.memory_bandwidth.value * h100.quantiser_bandwidth.value) / gemm;
+  };
+  values["h100_rht"] = share(8192, 3);
+  values["h100_rht_70b"] = share(28672, 3);
+}
+
+// Bounds of sources that had stochastic conversions in hardware; software Philox costs more and is stated beside.
+void bounds(PublishedValues& values) {
+  const Model llama = load_model("llama3_8b");
+  Hardware chip = load_hardware("gb200");
+  CostOptions options;
+  options.devices = 32;
+  Recipe sr = route(mxfp4_spec, 32, true);
+  sr.wgrad.a.quant.rounding = Rounding::stochastic;
+  const auto seconds_of = [&](const RecipeFacts& recipe, const char* group) {
     CostResult result;
-    result.terms = step_terms(facts_of(rotated), layer, a100, options);
-    const double rotation_us = group_seconds(result, "hadamard") / static_cast<double>(layer.tokens_per_step) * 1e6;
-    values_["a100_rht64"] = rotation_us / 7.47;  // us/token of the layer without it
-    const double forward_us =
-        2.0 * static_cast<double>(layer.linear_parameters()) / (a100.rate("bf16") * a100.efficiency.value) * 1e6;
-    values_["a100_rht64_step"] = rotation_us / (forward_us + 7.47);
-    // [32768, 8192] x [8192, N] in FP8, both operands rotated while they are cast: 2 bytes read, 1 written.
-    const auto share = [&](double n, double bytes) {
-      const double gemm = 2.0 * 32768 * 8192 * n / (h100.rate("fp8") * h100.efficiency_at("fp8", "").value);
-      return (32768 + n) * 8192 * bytes / (h100.memory_bandwidth.value * h100.quantiser_bandwidth.value) / gemm;
-    };
-    values_["h100_rht"] = share(8192, 3);
-    values_["h100_rht_70b"] = share(28672, 3);
-  }
+    result.terms = step_terms(recipe, llama, chip, options);
+    return group_seconds(result, group);
+  };
+  const double bf16 = seconds_of(unquantised_recipe("bf16", 16), "matmul") * 2 / 3,
+               fp4 = seconds_of(facts_of(sr), "matmul") * 2 / 3;
+  const double software = seconds_of(facts_of(route(mxfp4_spec, 32, true)), "stochastic rounding");
+  values["sr_of_bf16_software"] = software / bf16;
+  values["sr_of_fp4_software"] = software / fp4;
+  chip.hardware_random = true;
+  const double hardware = seconds_of(facts_of(sr), "stochastic rounding");
+  values["sr_of_bf16"] = hardware / bf16;
+  values["sr_of_fp4"] = hardware / fp4;
+  options.one_pass = false;
+  Recipe four_over_six = route(nvfp4_spec, 16, false);
+  for (OperandSpec* operand : {&four_over_six.fprop.a, &four_over_six.fprop.b})
+    operand->quant.scale_rule = ScaleRule::four_over_six;
+  CostResult result;
+  result.terms = step_terms(facts_of(four_over_six), llama, chip, options);
+  values["four_over_six"] =
+      group_seconds(result, "scale rule") / (group_seconds(result, "quantise") + group_seconds(result, "tensor scale"));
+}
 
-  // Bounds of sources that had stochastic conversions in hardware; software Philox costs more and is stated beside.
-  void bounds() {
-    const Model llama = load_model("llama3_8b");
-    Hardware chip = load_hardware("gb200");
-    CostOptions options;
-    options.devices = 32;
-    Recipe sr = route(mxfp4_spec, 32, true);
-    sr.wgrad.a.quant.rounding = Rounding::stochastic;
-    const auto seconds_of = [&](const RecipeFacts& recipe, const char* group) {
-      CostResult result;
-      result.terms = step_terms(recipe, llama, chip, options);
-      return group_seconds(result, group);
-    };
-    const double bf16 = seconds_of(unquantised_recipe("bf16", 16), "matmul") * 2 / 3,
-                 fp4 = seconds_of(facts_of(sr), "matmul") * 2 / 3;
-    const double software = seconds_of(facts_of(route(mxfp4_spec, 32, true)), "stochastic rounding");
-    values_["sr_of_bf16_software"] = software / bf16;
-    values_["sr_of_fp4_software"] = software / fp4;
-    chip.hardware_random = true;
-    const double hardware = seconds_of(facts_of(sr), "stochastic rounding");
-    values_["sr_of_bf16"] = hardware / bf16;
-    values_["sr_of_fp4"] = hardware / fp4;
-    options.one_pass = false;
-    Recipe four_over_six = route(nvfp4_spec, 16, false);
-    for (OperandSpec* operand : {&four_over_six.fprop.a, &four_over_six.fprop.b})
-      operand->quant.scale_rule = ScaleRule::four_over_six;
-    CostResult result;
-    result.terms = step_terms(facts_of(four_over_six), llama, chip, options);
-    values_["four_over_six"] = group_seconds(result, "scale rule") /
-                               (group_seconds(result, "quantise") + group_seconds(result, "tensor scale"));
-  }
+// Whole systems: Stash's stalls on AWS instances, the network's share of energy, performance per watt.
+const std::vector<std::string> networks = {"resnet18", "resnet50", "vgg11", "vgg16"};
 
-  PublishedValues values_;
-};
+void stash(PublishedValues& values) {
+  double stall = 0, slower = 0;
+  for (const std::string& network : networks) {
+    for (const auto& [chip, devices] :
+         {std::pair{"p2_8xlarge", 8}, {"p2_16xlarge", 16}, {"p3_8xlarge", 4}, {"p3_16xlarge", 8}})
+      stall = std::max(stall, cloud_step(chip, network, devices, 32).interconnect_stall);
+    slower = std::max(
+        slower, cloud_step("p3_8xlarge", network, 8, 32).step_s / cloud_step("p3_16xlarge", network, 8, 32).step_s);
+  }
+  values["stash_interconnect"] = stall;
+  values["stash_network"] = slower;
+}
+
+// The network's part of the energy of the runs of rows power_*.
+void network_energy(PublishedValues& values) {
+  for (const int devices : {64, 512}) {
+    CostOptions options = {.devices = devices, .formulas = false};
+    const CostResult result =
+        evaluate(facts_of(on_all(find_preset("mxfp8")->spec)), load_model("llama3_8b"), load_hardware("h100"), options);
+    values["network_energy_" + std::to_string(devices)] =
+        CostWeights().network_w / (*result.energy_j / devices / result.step_time_s);
+  }
+}
+
+// Latency of a batch of bags of fp32 rows, over that of sums in the switch, for short and for long bags.
+void embedding_bags(PublishedValues& values) {
+  for (const int pooling : {8, 32}) {
+    TraceOptions options;
+    options.pooling = pooling;
+    const BagTrace trace = zipf_trace(options);
+    const auto seconds = [&](MemorySystem system) {
+      return replay(trace, {system, row_bytes(RowFormat::fp32, 64), 4 * 64, false}, default_memory()).seconds;
+    };
+    const double in_switch = seconds(MemorySystem::fabric_switch);
+    values["pifs_pond_" + std::to_string(pooling)] = seconds(MemorySystem::pool) / in_switch;
+    values["pifs_beacon_" + std::to_string(pooling)] = seconds(MemorySystem::device) / in_switch;
+  }
+}
 
 }  // namespace
 
@@ -228,8 +264,20 @@ const char* class_name(PublishedRow::Class kind) { return class_names[static_cas
 
 double throughput_share(double time_share) { return 1 - 1 / (1 + time_share); }
 
+CloudStep cloud_step(const std::string& chip, const std::string& model, int devices, int images) {
+  Model network = load_model(model);
+  network.tokens_per_step = images;
+  CostOptions options = {.devices = devices, .formulas = false};
+  options.parallel.sharding = Sharding::none;
+  options.weights.gradient_bytes = 4;
+  const CostResult result = evaluate(unquantised_recipe("fp32", 32), network, load_hardware(chip), options);
+  return {result.step_time_s, *result.price * 1e6 / (images * devices), result.communication.interconnect_stall,
+          result.communication.network_stall};
+}
+
 std::vector<PublishedRow> published_comparison() {
-  PublishedValues values = Comparison().values();
+  PublishedValues values = {{"power_network", CostWeights().network_w}};
+  for (const auto add : {mi355x, rotation_on_older_chips, bounds, stash, network_energy, embedding_bags}) add(values);
   const auto data = parse_json<ordered_json>(embedded("cost/published.json"), "cost/published.json");
   std::vector<PublishedRow> rows;
   for (const auto& [id, row] : data.at("rows").items()) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,11 +34,6 @@ const char* class_name(PublishedRow::Class kind);
 
 /// All rows of published.json, evaluated with the built-in profiles and models.
 std::vector<PublishedRow> published_comparison();
-
-/// The model's value of a row, by its id.
-using PublishedValues = std::map<std::string, double>;
-/// Those of clouds, links and perf per watt (published_systems.cpp).
-void add_system_values(PublishedValues& values);
 
 /// A training of a convolutional network on accelerators of a cloud, in fp32 and with an all-reduce of fp32 gradients,
 /// as PyTorch's DDP runs it; `images` is the batch of an accelerator.

@@ -54,7 +54,10 @@ class StepBuilder {
     static const char* const names[] = {"matmul fprop", "matmul dgrad", "matmul wgrad"};
     return names[gemm];
   }
-  static std::string gemm_name(int gemm) { return std::string(matmul_name(gemm)).substr(7) + " "; }
+  // "fprop qkv", where terms are kept.
+  std::string product_of(int gemm, const std::string& layer) const {
+    return keep_terms_ ? std::string(matmul_name(gemm)).substr(7) + " " + layer : "";
+  }
 
   void add(const char* what, const std::string& of, const char* group, const Resources& work, bool backward) {
     const Bound bound = roofline(work, chip_);
@@ -86,16 +89,11 @@ class StepBuilder {
     // Rows of a and b, and elements of the result, summed over micro-batches.
     const double activations = s.tokens * (gemm == 0 ? s.in : s.out);
     const double weights = micro_batches * s.in * s.out * s.experts;
-    double operands = 0, result = 0;
-    switch (gemm) {
-      case 0:
-      case 1:
-        operands = (activations * bits(facts.a) + weights * bits(facts.b)) / 8;
-        result = s.tokens * (gemm == 0 ? s.out : s.in) * 2;
-        break;
-      default:
-        operands = (s.tokens * s.out * bits(facts.a) + s.tokens * s.in * bits(facts.b)) / 8;
-        result = s.in * s.out * s.experts * 4 * (2 * micro_batches - 1);
+    double operands = (activations * bits(facts.a) + weights * bits(facts.b)) / 8;
+    double result = s.tokens * (gemm == 0 ? s.out : s.in) * 2;
+    if (gemm == 2) {
+      operands = (s.tokens * s.out * bits(facts.a) + s.tokens * s.in * bits(facts.b)) / 8;
+      result = s.in * s.out * s.experts * 4 * (2 * micro_batches - 1);
     }
     work.bytes = repeat * (share * operands + results * result);
     return work;
@@ -110,7 +108,7 @@ class StepBuilder {
       const double rate = chip_.matrix_rate(facts);
       (gemm == 2 ? facts.b : facts.a).element_bits += split.index_bits;
       const double results = split.adds ? 2 : 0;
-      add("matmul of the second part", keep_terms_ ? gemm_name(gemm) + linear.name : "", "matmul",
+      add("matmul of the second part", product_of(gemm, linear.name), "matmul",
           times(gemm_work(gemm, facts, size, repeat, rate, split.second, results), blocks), gemm > 0);
     }
     if (split.rank > 0) low_rank(gemm, linear.name, split.rank, size, blocks);
@@ -119,7 +117,7 @@ class StepBuilder {
     const double activations = size.tokens * (gemm == 1 ? out : size.in) * blocks;
     choice.bytes = activations * options_.weights.input_bytes;
     choice.ops = activations * options_.weights.amax_ops;
-    add("choice of parts", keep_terms_ ? gemm_name(gemm) + linear.name : "", "quantise", choice, gemm > 0);
+    add("choice of parts", product_of(gemm, linear.name), "quantise", choice, gemm > 0);
   }
 
   // Low-rank parts of A [M, K] and B [N, K], of ranks a and b: four products with each operand, a + 4 and b + 4 wide,
@@ -135,8 +133,7 @@ class StepBuilder {
     work.flop_rate = chip_.matrix_rate("bf16");
     work.flop = 2 * (4 * (m * k * (a + 4) + n * k * (b + 4)) + a * (k * n + m * n) + b * (m * k + m * n));
     work.bytes = 4 * 2 * (m * k + n * k);
-    add("low-rank parts", keep_terms_ ? gemm_name(gemm) + name : "", "matmul", times(work, times_run * blocks),
-        gemm > 0);
+    add("low-rank parts", product_of(gemm, name), "matmul", times(work, times_run * blocks), gemm > 0);
   }
 
   static Resources times(Resources work, double factor) {
@@ -234,7 +231,7 @@ class StepBuilder {
       if (gemm == 1 && !linear.dgrad) continue;
       const double repeat = gemm == 0 && recomputed ? 1 + options_.recompute : 1;
       const Resources work = gemm_work(gemm, facts, size_of(linear, static_cast<double>(out)), repeat, rate);
-      add(recomputed ? "high precision" : "head", keep_terms_ ? gemm_name(gemm) + linear.name : "", group,
+      add(recomputed ? "high precision" : "head", product_of(gemm, linear.name), group,
           times(work, static_cast<double>(blocks)), gemm > 0);
     }
   }
@@ -273,7 +270,7 @@ class StepBuilder {
       if (facts.split.second > 0) {
         work.flop_rate = chip_.matrix_rate(GemmFacts{facts.split.high, facts.split.high, {}});
         work.flop = flop * repeat * facts.split.second;
-        add("matmul of the second part", keep_terms_ ? gemm_name(gemm) + row.name : "", "attention", work, gemm > 0);
+        add("matmul of the second part", product_of(gemm, row.name), "attention", work, gemm > 0);
       }
       if (recipe_.full_output && !is_qk && gemm == 0) {
         work.flop_rate = chip_.matrix_rate(recipe_.high_class);
@@ -290,7 +287,7 @@ class StepBuilder {
                        copy_ops({operand, facts.hadamard}, static_cast<Technique>(technique_count - 1), chip_,
                                 {&options_.weights, options_.hadamard});
       if (recipe_.center_keys && is_qk && gemm == 0) slots.ops += repeat * 2 * narrow;
-      if (slots.ops > 0) add("quantise", keep_terms_ ? gemm_name(gemm) + row.name : "", "quantise", slots, gemm > 0);
+      if (slots.ops > 0) add("quantise", product_of(gemm, row.name), "quantise", slots, gemm > 0);
     }
   }
 

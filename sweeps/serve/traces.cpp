@@ -11,6 +11,7 @@
 #include "fp4/rng.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "src/text/words.h"
 
 namespace fp4::serve {
 
@@ -50,14 +51,8 @@ double largest_rate(const TraceSettings& s) {
 // Cells of one line.
 std::vector<std::string> cells_of(std::string line) {
   if (line.ends_with('\r')) line.pop_back();
-  std::vector<std::string> cells(1);
-  for (const char c : line) {
-    if (c == ',')
-      cells.emplace_back();
-    else if (c != ' ')
-      cells.back() += c;
-  }
-  return cells;
+  std::erase(line, ' ');
+  return split(line, ',');
 }
 
 double number_in(const std::string& cell, const std::string& place, double high) {
