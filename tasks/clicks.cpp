@@ -10,6 +10,7 @@
 #include "src/text/csv.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "src/text/words.h"
 #include "tasks/task_data.h"
 
 namespace fp4::tasks {
@@ -182,19 +183,6 @@ uint32_t fnv1a(std::string_view text) {
   return hash;
 }
 
-// The fields of a line whose separator is a tab, if it has one, or a comma.
-std::vector<std::string> fields_of(const std::string& line) {
-  if (line.find('\t') == std::string::npos) return csv_fields(line);
-  std::vector<std::string> fields(1);
-  for (const char c : line) {
-    if (c == '\t')
-      fields.emplace_back();
-    else
-      fields.back() += c;
-  }
-  return fields;
-}
-
 }  // namespace
 
 double entropy_of(double p) {
@@ -226,7 +214,8 @@ ClickSet read_clicks(const std::string& path, int dense, int tables, int rows) {
   for (int64_t number = 1; std::getline(in, line); ++number) {
     const std::string place = path + ": line " + std::to_string(number);
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    const std::vector<std::string> fields = fields_of(line);
+    const bool has_tabs = line.find('\t') != std::string::npos;
+    const std::vector<std::string> fields = has_tabs ? split(line, '\t') : csv_fields(line);
     const size_t wanted = static_cast<size_t>(1 + dense + tables);
     if (fields.size() != wanted)
       throw Error(place + ": " + std::to_string(fields.size()) + " columns; accepted: " + std::to_string(wanted) +

@@ -2,12 +2,14 @@
 // and an fp32 head that is not tied. Text: a grammar by formula, or the user's files (text.h). Loss: cross-entropy in
 // nats per byte.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 #include "sim/net/attention.h"
 #include "sim/net/experts.h"
-#include "tasks/lm_sizes.h"
+#include "src/text/named_rows.h"
 #include "tasks/record_file.h"
 #include "tasks/task_data.h"
 #include "tasks/text.h"
@@ -21,6 +23,45 @@ constexpr int bytes = 256;
 constexpr int validation_windows = 128;
 constexpr int curve_windows = 16;
 constexpr double warmup_share = 0.03;  // of the steps, where a size sets the training
+
+// The ladder of sizes, one row each: shape, tokens of a step, learning rate. `size` of a task gives the shape's
+// defaults, `tokens_per_weight` the steps; every setting can still be given.
+// Weights are those of the quantised layers, 4 d^2 + 3 d ffn a block; embedding, norms and head are not counted.
+struct LmSize {
+  const char* name;
+  int width, layers, heads, ffn, context;
+  int batch;  // sequences of a step
+  double lr;  // 50k: bf16's best of a ladder of factor sqrt(2) at 20 tokens a weight; from there as N^(-1/4)
+};
+
+// "" is the model of the sweeps over recipes, with the training of its own that train_defaults states.
+constexpr std::array<LmSize, 8> lm_sizes = {{
+    // name   width layers heads ffn context batch lr
+    {"", 128, 2, 4, 352, 64, 16, 2.8e-3},
+    {"20k", 32, 2, 1, 64, 128, 4, 7.4e-3},
+    {"50k", 64, 2, 2, 64, 128, 16, 5.7e-3},
+    {"100k", 64, 4, 2, 64, 128, 16, 4.8e-3},
+    {"200k", 96, 2, 3, 256, 128, 16, 4e-3},
+    {"400k", 128, 2, 4, 352, 128, 16, 3.4e-3},
+    {"800k", 128, 4, 4, 352, 128, 32, 2.8e-3},
+    {"3200k", 256, 4, 8, 704, 128, 64, 2e-3},
+}};
+
+// The row of this name; the first one for a name that is none (the field's words refuse it).
+const LmSize& lm_size(std::string_view name) {
+  const auto found = std::find_if(lm_sizes.begin(), lm_sizes.end(), [&](const LmSize& s) { return name == s.name; });
+  return found == lm_sizes.end() ? lm_sizes.front() : *found;
+}
+
+// Weights of the quantised layers.
+constexpr double lm_weights(double width, double layers, double ffn) {
+  return layers * (4 * width * width + 3 * width * ffn);
+}
+
+// Steps of `batch` x `context` bytes that read `ratio` bytes for each weight, to nearest.
+int lm_steps(double weights, double ratio, double batch, int context) {
+  return std::max(1, static_cast<int>(std::lround(weights * ratio / (batch * context))));
+}
 
 // Weights of the quantised layers that a token meets, and all of them.
 double weights_of(const Json& config, const char* experts = "top") {
@@ -237,7 +278,7 @@ class Lm : public Task {
     const LmSize& size = lm_size(word && word->is_string() ? word->get<std::string>() : "");
     Schema s = common_schema(0.5, 0.0);
     s.insert(s.end(),
-             {{"size", "", "sets the fields below, batch and lr: weights of the quantised layers", lm_size_names()},
+             {{"size", "", "sets the fields below, batch and lr: weights of the quantised layers", names_of(lm_sizes)},
               {"tokens_per_weight", 0.0, "sets steps and warm-up (3 %); 0: steps as given", {}, 0, 1e6},
               {"width", size.width, "of the model", {}, 8, 8192},
               {"layers", size.layers, "blocks", {}, 1, 64},

@@ -90,6 +90,12 @@ std::string content_of(const std::string& path) {
 
 const Task& task_of(const Json& config) { return task(config.at("task").at("name").get<std::string>()); }
 
+RunOptions with_signatures(RunOptions options, const Json& config) {
+  options.signature = arithmetic_signature();
+  options.train_signature = train_signature(task_of(config).name());
+  return options;
+}
+
 Json without(Json object, std::initializer_list<const char*> keys) {
   for (const char* key : keys) object.erase(key);
   return object;
@@ -353,10 +359,7 @@ History run(const Json& config, uint64_t seed, const RunOptions& options) {
   if (config.contains("branch") && options.resume_from.empty()) return run_branch(config, seed, options);
   const Json own = with_data_of(config, seed);
   if (options.checkpoint_to.empty() && options.resume_from.empty()) return train(task_of(config), own, seed, options);
-  RunOptions with_signatures = options;
-  with_signatures.signature = arithmetic_signature();
-  with_signatures.train_signature = train_signature(task_of(config).name());
-  return train(task_of(config), own, seed, with_signatures);
+  return train(task_of(config), own, seed, with_signatures(options, config));
 }
 
 bool resumes(const std::string& checkpoint, const Json& config, uint64_t seed) {
@@ -379,11 +382,9 @@ Evaluated evaluate(const std::string& path, const Json& recipe, const RunOptions
   if (!recipe.is_null()) out.config["recipe"] = to_json(sim::canonical(recipe_from_json(recipe)));
   if (const std::string reason = reason_against(out.config, /*is_judged=*/true); !reason.empty())
     throw Error(recipe.is_null() ? path + ": its configuration: " + reason : reason);
-  RunOptions with_signatures = options;
-  with_signatures.signature = arithmetic_signature();
-  with_signatures.train_signature = train_signature(task_of(out.config).name());
-  with_signatures.resume_from = path;
-  out.result = sim::evaluate(task_of(out.config), out.config, c, with_signatures);
+  RunOptions own = with_signatures(options, out.config);
+  own.resume_from = path;
+  out.result = sim::evaluate(task_of(out.config), out.config, c, own);
   return out;
 }
 

@@ -11,7 +11,6 @@ namespace fp4::sim {
 
 namespace {
 
-constexpr const char* gemm_keys[] = {"fprop", "dgrad", "wgrad"};
 constexpr const char* gemm_docs[] = {"forward product, Y = X W^T: fields, or RECIPE.PRODUCT (bf16.fprop)",
                                      "gradient of the input, dX = dY W, likewise",
                                      "gradient of the weights, dW = dY^T X, likewise"};
@@ -27,8 +26,6 @@ constexpr TextField text_fields[] = {
     {"doc", &Recipe::doc, "what it does, in a line"},
     {"source", &Recipe::source, "paper, specification or code that it follows"},
     {"deviations", &Recipe::deviations, "where it differs from its source"}};
-
-GemmSpec& gemm_of(fp4::Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
 
 GemmSpec uniform(const char* preset) {
   GemmSpec g;
@@ -140,9 +137,9 @@ Recipe from_object(JsonReader given) {
     r.optimizer = words[value->word(words)];
   }
   if (const auto all = given.find("all", {"all three products, before the single ones"}))
-    for (int i = 0; i < 3; ++i) set_product(gemm_of(r, i), *all);
+    for (int i = 0; i < 3; ++i) set_product(product_of(r, i), *all);
   for (int i = 0; i < 3; ++i)
-    if (const auto gemm = given.find(gemm_keys[i], {gemm_docs[i]})) set_product(gemm_of(r, i), *gemm);
+    if (const auto gemm = given.find(product_words[i], {gemm_docs[i]})) set_product(product_of(r, i), *gemm);
   given.finish();
   return r;
 }
@@ -156,8 +153,8 @@ Recipe from_word(const std::string& word, const std::string& place) {
   if (at == std::string::npos) return r;
   const std::string gemm = word.substr(at + 1);
   const bool is_weights = gemm == "weights";
-  const auto* found = is_weights ? gemm_keys : std::find(std::begin(gemm_keys), std::end(gemm_keys), gemm);
-  if (found == std::end(gemm_keys))
+  const auto* found = is_weights ? product_words : std::find(std::begin(product_words), std::end(product_words), gemm);
+  if (found == std::end(product_words))
     throw unknown_word(place + ": " + word, gemm, {"fprop", "dgrad", "wgrad", "weights"});
   if (!r.rules.empty() || !r.phases.empty() || r.weights.any())
     throw Error(place + ": " + word +
@@ -166,8 +163,8 @@ Recipe from_word(const std::string& word, const std::string& place) {
   r.name = whole + "@" + gemm;
   r.doc = gemm + " of " + whole + ", the other two products in bf16";
   for (int i = 0; i < 3; ++i)
-    if (gemm_keys[i] != *found) gemm_of(r, i) = uniform("bf16");
-  if (*found != gemm_keys[0]) r.sparse = Sparsity::none;  // fprop's weights are another recipe's
+    if (product_words[i] != *found) product_of(r, i) = uniform("bf16");
+  if (*found != product_words[0]) r.sparse = Sparsity::none;  // fprop's weights are another recipe's
   if (is_weights) {
     r.doc = "weights of " + whole + " in the forward product, all else in bf16";
     r.fprop.a = uniform("bf16").a;
@@ -192,7 +189,7 @@ Recipe recipe_from_json(const Json& given, const std::string& place, FieldNotes*
 }
 
 Recipe canonical(Recipe r) {
-  for (int i = 0; i < 3; ++i) gemm_of(r, i) = fp4::canonical(gemm_of(r, i), i == 0);
+  for (int i = 0; i < 3; ++i) product_of(r, i) = fp4::canonical(product_of(r, i), i == 0);
   return r;
 }
 
@@ -209,15 +206,15 @@ Json to_json(const Recipe& recipe) {
   if (r.ptq.any() || r.attention.calibrates()) out["ptq"] = post_training_to(r.ptq);
   if (r.attention.any()) out["attn"] = attention_rules_to(r.attention);
   if (r.calls.any()) out["calls"] = calls_to(r.calls);
-  for (int i = 0; i < 3; ++i) out[gemm_keys[i]] = fp4::to_json(gemm_of(r, i), i == 0);
+  for (int i = 0; i < 3; ++i) out[product_words[i]] = fp4::to_json(product_of(r, i), i == 0);
   return out;
 }
 
 std::string invalid_reason(const Recipe& recipe) {
   Recipe r = recipe;
   for (int i = 0; i < 3; ++i) {
-    const std::string reason = fp4::invalid_reason(gemm_of(r, i), i == 0);
-    if (!reason.empty()) return std::string(gemm_keys[i]) + ": " + reason;
+    const std::string reason = fp4::invalid_reason(product_of(r, i), i == 0);
+    if (!reason.empty()) return std::string(product_words[i]) + ": " + reason;
   }
   if (const std::string reason = fp4::invalid_reason(r.attention.kv); !reason.empty()) return "attn.kv: " + reason;
   try {

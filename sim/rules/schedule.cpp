@@ -16,9 +16,6 @@ namespace fp4::sim {
 
 namespace {
 
-constexpr const char* product_words[] = {"fprop", "dgrad", "wgrad"};
-GemmSpec& product_of(fp4::Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
-
 struct SelectorRow {
   const char* key;
   LayerRule::By by;

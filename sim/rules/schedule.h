@@ -51,6 +51,10 @@ struct Recipe : fp4::Recipe {
   bool center_keys = false;  // a quantised Q K^T sees K minus its mean over the sequence, which softmax cannot tell
 };
 
+/// The three products, in the order of every table of the program.
+inline constexpr const char* product_words[] = {"fprop", "dgrad", "wgrad"};
+inline GemmSpec& product_of(fp4::Recipe& r, int i) { return i == 0 ? r.fprop : i == 1 ? r.dgrad : r.wgrad; }
+
 struct LayerPlace {
   std::string name;  // "block3.down"; a pattern meets all of it or what follows the last dot
   int position = 0;  // among the quantisable layers, in the order of the forward pass; -1: not one of them

@@ -10,13 +10,8 @@ namespace fp4::sim {
 enum class Status : uint8_t { finished, diverged, failed, stopped };
 
 constexpr std::string_view word(Status status) {
-  switch (status) {
-    case Status::finished: return "finished";
-    case Status::diverged: return "diverged";
-    case Status::failed: return "failed";
-    case Status::stopped: return "stopped";
-  }
-  return "";
+  constexpr std::string_view words[] = {"finished", "diverged", "failed", "stopped"};
+  return words[static_cast<size_t>(status)];
 }
 
 }  // namespace fp4::sim
