@@ -70,23 +70,16 @@ __global__ void run(Sums* all, Op op) {
   uint32_t h[2] = {0, 0};
   if (holds) d[g % 2] = __uint_as_float(s.c[g]), h[0] = s.c[g] << 16 * (g % 2);
   [[maybe_unused]] const uint32_t sa = s.scale_a[g], sb = s.scale_b[g];
-  bool is_half = false;
 #if __CUDA_ARCH__ >= 800
   if (op == mma_bf16) MMA("m16n8k16", "bf16.bf16");
   if (op == mma_f16) MMA("m16n8k16", "f16.f16");
   if (op == mma_tf32) MMA("m16n8k8", "tf32.tf32");
-  if (op == mma_f16_half) {
-    MMA_HALF("m16n8k16", "f16.f16");
-    is_half = true;
-  }
+  if (op == mma_f16_half) MMA_HALF("m16n8k16", "f16.f16");
 #endif
 #if __CUDA_ARCH__ >= 890
   if (op == mma_e4m3) MMA("m16n8k32", "e4m3.e4m3");
   if (op == mma_e5m2) MMA("m16n8k32", "e5m2.e5m2");
-  if (op == mma_e4m3_half) {
-    MMA_HALF("m16n8k32", "e4m3.e4m3");
-    is_half = true;
-  }
+  if (op == mma_e4m3_half) MMA_HALF("m16n8k32", "e4m3.e4m3");
 #endif
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   __shared__ __align__(128) uint8_t columns[256];  // two core matrices of 8 columns of B times 16 bytes of K
@@ -99,17 +92,11 @@ __global__ void run(Sums* all, Op op) {
   if (op >= wgmma_bf16 && op <= wgmma_e4m3_half) {
     if (op == wgmma_bf16) WGMMA("m64n8k16", "bf16.bf16", "1,1,0");
     if (op == wgmma_f16) WGMMA("m64n8k16", "f16.f16", "1,1,0");
-    if (op == wgmma_f16_half) {
-      WGMMA_HALF("m64n8k16", "f16.f16", "1,1,0");
-      is_half = true;
-    }
+    if (op == wgmma_f16_half) WGMMA_HALF("m64n8k16", "f16.f16", "1,1,0");
     if (op == wgmma_tf32) WGMMA("m64n8k8", "tf32.tf32", "1,1");
     if (op == wgmma_e4m3) WGMMA("m64n8k32", "e4m3.e4m3", "1,1");
     if (op == wgmma_e5m2) WGMMA("m64n8k32", "e5m2.e5m2", "1,1");
-    if (op == wgmma_e4m3_half) {
-      WGMMA_HALF("m64n8k32", "e4m3.e4m3", "1,1");
-      is_half = true;
-    }
+    if (op == wgmma_e4m3_half) WGMMA_HALF("m64n8k32", "e4m3.e4m3", "1,1");
   }
 #endif
 #ifdef __CUDA_ARCH_FEAT_SM120_ALL
@@ -117,6 +104,7 @@ __global__ void run(Sums* all, Op op) {
   if (op == mma_mxf4) MMA_SCALED("kind::mxf4.block_scale.scale_vec::2X", "m16n8k64", "e2m1.e2m1", "ue8m0");
   if (op == mma_nvf4) MMA_SCALED("kind::mxf4nvf4.block_scale.scale_vec::4X", "m16n8k64", "e2m1.e2m1", "ue4m3");
 #endif
+  const bool is_half = op == mma_f16_half || op == mma_e4m3_half || op == wgmma_f16_half || op == wgmma_e4m3_half;
   if (holds) s.d[g] = is_half ? h[0] >> 16 * (g % 2) & 0xFFFF : __float_as_uint(d[g % 2]);
 }
 

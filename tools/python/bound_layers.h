@@ -7,7 +7,7 @@
 
 #include "sim/engine/quantized_linear.h"
 #include "src/gpu/device.h"
-#include "tools/python/arrays.h"
+#include "tools/python/gate.h"
 
 namespace fp4::python {
 

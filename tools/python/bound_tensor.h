@@ -5,7 +5,7 @@
 
 #include "src/stream/quantize_files.h"
 #include "src/stream/quantize_layout.h"
-#include "tools/python/arrays.h"
+#include "tools/python/gate.h"
 
 namespace fp4::python {
 

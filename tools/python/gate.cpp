@@ -13,7 +13,6 @@
 #include "src/text/error.h"
 #include "src/threads/float_environment.h"
 #include "sweeps/carried_files.h"
-#include "tools/python/arrays.h"
 #include "tools/python/bound_layers.h"
 
 namespace fp4::python {

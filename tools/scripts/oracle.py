@@ -256,8 +256,7 @@ class Listed:
         return self.sides[negative][-1][1]
 
     def value(self, code):
-        v = self.by_code[code & (self.sign_bit - 1)] if self.signed else self.by_code[code]
-        return v
+        return self.by_code[code & (self.sign_bit - 1)] if self.signed else self.by_code[code]
 
     def signed_units(self, code):
         v = self.value(code)
@@ -2894,13 +2893,17 @@ class Fuzzer:
             if os.path.exists(out):
                 os.remove(out)
 
+    def note(self, text):
+        """False, which is what a case that has something to tell comes to."""
+        self.reports.append(text)
+        return False
+
     def compare(self, what, got, wanted, describe):
         """describe(i): what led to element i."""
         self.compared += len(wanted)
         if len(got) != len(wanted):
             self.mismatches += 1
-            self.reports.append(f"{what}: {len(got)} values, expected {len(wanted)}")
-            return False
+            return self.note(f"{what}: {len(got)} values, expected {len(wanted)}")
         bad = [i for i, (g, w) in enumerate(zip(got, wanted)) if g != w]
         self.mismatches += len(bad)
         for i in bad[:3]:
@@ -2944,9 +2947,8 @@ class Fuzzer:
             codes = [c >> s & 15 for c in codes for s in (0, 4)]
             shape = (shape[0], shape[1] * 2)
         if shape[0] != rows or shape[1] not in (q.padded, q.padded + 1) and spec.scale != "none":
-            self.reports.append(f"{label}: codes have shape {shape}")
             self.mismatches += 1
-            return False
+            return self.note(f"{label}: codes have shape {shape}")
         width = min(q.padded, shape[1])
 
         def element(i):
@@ -2965,21 +2967,17 @@ class Fuzzer:
             scales, shape = read_npy(os.path.join(out, "scales.npy"))
             fine &= self.compare("scales", scales, scale_words(spec, q), block)
             if tuple(shape) != tuple(q.scale_shape):
-                self.reports.append(f"scales have shape {shape}, expected {q.scale_shape}")
                 self.mismatches += 1
-                fine = False
+                fine = self.note(f"scales have shape {shape}, expected {q.scale_shape}")
         elif os.path.exists(os.path.join(out, "scales.npy")):
-            self.reports.append("scales.npy written though scale is none")
             self.mismatches += 1
-            fine = False
+            fine = self.note("scales.npy written though scale is none")
         g, _ = read_npy(os.path.join(out, "tensor_scale.npy"))
         fine &= self.compare("tensor_scale", g, q.g, lambda i: f"amax {finite_amax(x):08x}")
         decoded, _ = read_npy(os.path.join(out, "dequantized.npy"))
         width = cols  # of what was quantised: [rows, columns] after a transpose
         fine &= self.compare("dequantized", decoded, [b for line in q.decoded for b in line], element)
-        if not fine:
-            self.reports.append("  in " + label)
-        return fine
+        return fine or self.note("  in " + label)
 
     def gemm(self):
         rng = self.rng
@@ -3005,10 +3003,7 @@ class Fuzzer:
             r, j = divmod(i, c.n)
             return f"a={words32(c.x[r * c.k:(r + 1) * c.k])} b={words32(c.y[j * c.k:(j + 1) * c.k])}"
 
-        fine = self.compare("c", got, c.expected(), dot)
-        if not fine:
-            self.reports.append(f"  in gemm {accumulator} k={c.k} {' '.join(map(str, words))}")
-        return fine
+        return self.compare("c", got, c.expected(), dot) or self.note(f"  in gemm {accumulator} k={c.k} {' '.join(map(str, words))}")
 
     def hadamard(self):
         rng = self.rng
@@ -3022,10 +3017,8 @@ class Fuzzer:
         words = ("--size", size, "--signs", word, "--normalise", normalise, *ids, *(["--inverse"] if inverse else []))
         got = self.result("hadamard", self.path("in.npy"), *words)
         wanted, padded = hadamard(x, rows, cols, size, word, normalise, seed, stream, step, inverse)
-        fine = self.compare("y", got, wanted, lambda i: f"row {i // padded} column {i % padded}")
-        if not fine:
-            self.reports.append(f"  in hadamard {' '.join(map(str, words))} [{rows},{cols}] x={words32(x[:64])}")
-        return fine
+        return self.compare("y", got, wanted, lambda i: f"row {i // padded} column {i % padded}") or self.note(
+            f"  in hadamard {' '.join(map(str, words))} [{rows},{cols}] x={words32(x[:64])}")
 
     def random(self):
         rng = self.rng
@@ -3034,10 +3027,9 @@ class Fuzzer:
         seed, stream, step, ids = self.ids()
         text = self.call("random", "--bits", bits, "--count", count, "--first", first, *ids, "--json")
         d = Draws(seed, stream, step, bits)
-        fine = self.compare("draws", json.loads(text)["draws"], [d(first + i) for i in range(count)], lambda i: f"position {first + i}")
-        if not fine:
-            self.reports.append(f"  in random --bits {bits} --count {count} --first {first} {' '.join(map(str, ids))}")
-        return fine
+        return self.compare("draws", json.loads(text)["draws"], [d(first + i) for i in range(count)],
+                            lambda i: f"position {first + i}") or self.note(
+            f"  in random --bits {bits} --count {count} --first {first} {' '.join(map(str, ids))}")
 
 
 def check(binary, cases, seed, extra, only):

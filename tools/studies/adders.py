@@ -15,6 +15,7 @@ difference from `exact` / that of `exact`.
 import sys
 import numpy as np
 import fp4lib
+from fp4lib import fp4sim
 
 SIZE = 64
 ACCUMULATORS = ["fp32_block", "fp32_sequential", "k64_rz", "k64_rz_snap", "fused35_rz", "fused25_rz", "double", "fused35_rz_2026_08",
@@ -29,10 +30,10 @@ for k in [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192]:
         a, b = ((generator.standard_normal((SIZE, k)) * channel).astype(np.float32) for _ in range(2))
         truth = a.astype(np.float64) @ b.astype(np.float64).T
         for name in FORMATS:
-            exact = fp4lib.gemm(a, b, name, "exact")
+            exact = fp4sim.gemm(a, b, name, accumulator="exact")
             lost = np.sqrt(np.mean((exact - truth) ** 2))
             for accumulator in ACCUMULATORS:
-                c_out = fp4lib.gemm(a, b, name, accumulator)
+                c_out = fp4sim.gemm(a, b, name, accumulator=accumulator)
                 moved = np.sqrt(np.mean((c_out.astype(np.float64) - exact) ** 2))
                 rows.append({"format": name, "outliers": c, "K": k, "accumulator": accumulator,
                              "differs": float(np.mean(c_out.view(np.uint32) != exact.view(np.uint32))),
@@ -46,10 +47,10 @@ normal[:, np.arange(256) // 32 % 2 == 0] = 0
 for exponent in [0, 12, 20, 28, 32, 36, 40, 44, 48]:
     a = np.ldexp(normal, -exponent)
     for name in ["mxfp4", "mxfp4,zero_block=limit", "nvfp4", "mxfp8"]:
-        exact = fp4lib.gemm(a, b, name, "exact").astype(np.float64)
+        exact = fp4sim.gemm(a, b, name, accumulator="exact").astype(np.float64)
         for accumulator in ["fused35_rz", "fused35_rz_2026_08", "fused25_rz", "fused25_rz_2026_08", "b200_nvf4", "b200_mxf4",
                             "b200_f8f6f4"]:
-            error = fp4lib.gemm(a, b, name, accumulator) - exact
+            error = fp4sim.gemm(a, b, name, accumulator=accumulator) - exact
             rows.append({"format": name, "exponent": exponent, "accumulator": accumulator,
                          "error": float(np.sqrt(np.mean(error ** 2) / np.mean(exact ** 2)))})
 fp4lib.write_rows(sys.argv[2], rows)

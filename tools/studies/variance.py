@@ -16,6 +16,7 @@ A deterministic variant has no variance; its error is all bias.
 import sys
 import numpy as np
 import fp4lib
+from fp4lib import fp4sim
 
 ROWS, REPEATS = 16, 128
 LENGTHS = [32, 64, 128, 256, 512, 1024, 2048, 4096]
@@ -62,8 +63,8 @@ for family, length in [(family, length) for family in (outliers, spike) for leng
             continue
         errors = np.empty((REPEATS, ROWS, ROWS))
         for seed in range(REPEATS):
-            ra, rb = (fp4lib.rotated(x, size, signs, seed) if size else x for x in (a, b))
-            errors[seed] = fp4lib.gemm(ra, rb, spec, seed=seed) - exact
+            ra, rb = (fp4sim.hadamard(x, size, signs=signs, seed=seed) if size else x for x in (a, b))
+            errors[seed] = fp4sim.gemm(ra, rb, spec, seed=seed) - exact
         mean, variance = errors.mean(0), errors.var(0, ddof=1)
         noise = variance / REPEATS
         moving = variance.mean() > 1e-12 * unit ** 2
