@@ -101,6 +101,18 @@ Json without(Json object, std::initializer_list<const char*> keys) {
   return object;
 }
 
+// What `read` gives; a word that it does not know is told where it stands, if it stands in another section.
+template <class Read>
+Json told(const char* other, const Schema& fields, const Read& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    const auto is_word = [&](const Field& field) { return field.path == error.word; };
+    if (std::none_of(fields.begin(), fields.end(), is_word)) throw;
+    throw Error(error.place, fmt::format("'{0}' stands in `{1}`: {1}.{0}", error.word, other));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> task_names() {
@@ -124,22 +136,6 @@ const Schema& task_schema(const std::string& name) {
   if (is_new) it->second = task(name).schema(Json::object());
   return it->second;
 }
-
-namespace {
-
-// What `read` gives; a word that it does not know is told where it stands, if it stands in another section.
-template <class Read>
-Json told(const char* other, const Schema& fields, const Read& read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    const auto is_word = [&](const Field& field) { return field.path == error.word; };
-    if (std::none_of(fields.begin(), fields.end(), is_word)) throw;
-    throw Error(error.place, fmt::format("'{0}' stands in `{1}`: {1}.{0}", error.word, other));
-  }
-}
-
-}  // namespace
 
 Json canonical(const Json& given) {
   const std::vector<std::string> sections = {"branch", "eval", "recipe", "task", "train"};

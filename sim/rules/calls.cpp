@@ -42,19 +42,15 @@ std::vector<int64_t> part_ends(int64_t k, int64_t unit, int parts) {
   return ends;
 }
 
-namespace {
-
 // Columns [first, first + count) of rows that are `from` apart.
 template <class T>
-void cut_columns(const std::vector<T>& all, int64_t from, int64_t first, int64_t count, std::vector<T>& out) {
+static void cut_columns(const std::vector<T>& all, int64_t from, int64_t first, int64_t count, std::vector<T>& out) {
   if (all.empty()) return;
   const int64_t rows = static_cast<int64_t>(all.size()) / from;
   out.resize(static_cast<size_t>(rows * count));
   for (int64_t r = 0; r < rows; ++r)
     std::memcpy(out.data() + r * count, all.data() + r * from + first, sizeof(T) * static_cast<size_t>(count));
 }
-
-}  // namespace
 
 Quantized columns_of(const Quantized& q, int64_t first, int64_t last) {
   Quantized out = {.spec = q.spec, .rows = q.rows, .cols = last - first};

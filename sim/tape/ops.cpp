@@ -260,10 +260,8 @@ static Var weighted_mean(Tape& tape, float* row_loss, const float* weights, int 
   return loss;
 }
 
-namespace {
-
 // While the teacher records, its outputs are kept; null then and without one.
-const Teacher* heard(Tape& tape, Tensor outputs) {
+static const Teacher* heard(Tape& tape, Tensor outputs) {
   Teacher* teacher = tape.pass.teacher;
   if (teacher == nullptr) return nullptr;
   if (!teacher->records) return tape.pass.training ? teacher : nullptr;
@@ -273,8 +271,8 @@ const Teacher* heard(Tape& tape, Tensor outputs) {
 
 // Cross-entropy with targets t = (1 - share) * onehot + share * softmax(teacher): the mix of the two losses, whose
 // gradient is p - t.
-Var followed_cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights,
-                           const Teacher& teacher) {
+static Var followed_cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights,
+                                  const Teacher& teacher) {
   const int rows = logits->value.rows, cols = logits->value.cols;
   float* p = tape.arena.take<float>(logits->value.size());
   float* target = tape.arena.take<float>(logits->value.size());
@@ -302,8 +300,6 @@ Var followed_cross_entropy(Tape& tape, Var logits, const int32_t* labels, const 
   });
   return loss;
 }
-
-}  // namespace
 
 Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* weights) {
   const int rows = logits->value.rows, cols = logits->value.cols;
@@ -336,22 +332,18 @@ Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* we
   return loss;
 }
 
-namespace {
-
-void scale_columns(const Tape& tape, float* y, const float* factors, int rows, int cols) {
+static void scale_columns(const Tape& tape, float* y, const float* factors, int rows, int cols) {
   if (tape.k.device != nullptr) return tape.k.device->scale_columns(y, factors, rows, cols);
   for (int r = 0; r < rows; ++r) tape.k.multiply(y + int64_t{r} * cols, factors, cols);
 }
 
 // A copy of x with column c times factors[c].
-float* scaled_columns(Tape& tape, Tensor x, const float* factors) {
+static float* scaled_columns(Tape& tape, Tensor x, const float* factors) {
   float* copy = tape.floats.take<float>(x.size());
   tape.copy(copy, x.data, x.size());
   scale_columns(tape, copy, factors, x.rows, x.cols);
   return copy;
 }
-
-}  // namespace
 
 Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, const float* roots) {
   const int rows = y->value.rows, cols = y->value.cols;

@@ -123,19 +123,17 @@ bool Optimizer::step(Parameters& parameters, const Kernels& k, int step, const s
   return true;
 }
 
-namespace {
 // fp64 travels as two floats: bit patterns, not values.
-void put(std::vector<float>& out, double v) {
+static void put(std::vector<float>& out, double v) {
   float parts[2];
   std::memcpy(parts, &v, sizeof v);
   out.insert(out.end(), parts, parts + 2);
 }
-double get(const std::vector<float>& in, size_t at) {
+static double get(const std::vector<float>& in, size_t at) {
   double v;
   std::memcpy(&v, in.data() + at, sizeof v);
   return v;
 }
-}  // namespace
 
 std::vector<float> Optimizer::state() const {
   std::vector<float> out(static_cast<size_t>(2 * total_));

@@ -74,6 +74,78 @@ LayerPolicy policy_facts(const fp4::LayerPolicy& policy) {
 
 static_assert(static_cast<int>(LayerPolicy::Kind::names) == static_cast<int>(fp4::LayerPolicy::Kind::names));
 
+// A mask on fprop's b, and its zeros in the copy that dgrad reads.
+void add_mask(Sparsity sparsity, RecipeFacts& facts) {
+  if (sparsity == Sparsity::none) return;
+  const SparsityInfo& row = row_of(sparsity_table, sparsity);
+  facts.fprop.b.masked = facts.dgrad.b.masked = true;
+  facts.fprop.b.sparse = row.name;
+  facts.fprop.b.kept = 0.5;
+  facts.fprop.b.metadata_bits = row.metadata_bits;
+  facts.fprop.b.mask_ops = row.mask_ops;
+}
+
+// One object for all layers that the same rules select.
+class FactsByLayer {
+ public:
+  FactsByLayer(const sim::Recipe& recipe, int phase) : recipe_(recipe), phase_(phase) {}
+  RecipeFacts::LayerFacts operator()(const std::string& name, int position, int count) {
+    const sim::LayerPlace place{name, position, count};
+    if (position < 0 && !sim::is_ruled(recipe_, place)) return nullptr;
+    std::string key = position < 0 ? "head " : "";
+    for (const sim::LayerRule& rule : recipe_.rules) key += sim::selects(rule, place) ? '1' : '0';
+    RecipeFacts::LayerFacts& facts = known_[key];
+    if (!facts) {
+      fp4::Recipe start = recipe_;
+      if (position < 0) start.fprop = start.dgrad = start.wgrad = unscaled();
+      RecipeFacts own = facts_of(sim::products_at(recipe_, std::move(start), place, phase_));
+      if (recipe_.quantise)
+        add_mask(sim::sparsity_at(recipe_, position < 0 ? Sparsity::none : recipe_.sparse, place, phase_), own);
+      facts = std::make_shared<RecipeFacts>(std::move(own));
+    }
+    return facts;
+  }
+
+ private:
+  static GemmSpec unscaled() {
+    GemmSpec product;
+    for (OperandSpec* o : {&product.a, &product.b}) o->quant.element = Element::fp32, o->quant.scale = Scale::none;
+    return product;
+  }
+  sim::Recipe recipe_;
+  int phase_;
+  std::map<std::string, RecipeFacts::LayerFacts> known_;
+};
+
+RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
+  RecipeFacts facts = facts_of(sim::products_in(recipe, recipe, phase));
+  facts.center_keys = recipe.center_keys;
+  if (recipe.quantise) {
+    sim::Recipe of_phases = recipe;
+    of_phases.rules.clear();
+    add_mask(sim::sparsity_at(of_phases, recipe.sparse, {}, phase), facts);
+    if (recipe.attention.stores())
+      facts.cache = {facts_of({.quant = recipe.attention.kv}), recipe.attention.keys == sim::CacheAxis::token,
+                     recipe.attention.values == sim::CacheAxis::channel};
+    facts.full_output = recipe.attention.delta == sim::SoftmaxDelta::of_full_output;
+  }
+  // fp32: w and its mean read, the mean written; in a window w, the last w and Q(w) and the two sums read, and all but
+  // w written; between windows of a ramp the gathered gradient and the steps waited read and written, the period read.
+  if (recipe.weights.decay > 0) facts.weight_bytes += 12;
+  if (recipe.weights.every > 0) facts.weight_bytes += 36.0 * recipe.weights.window / recipe.weights.every;
+  if (recipe.weights.ramp_every > 0)
+    facts.weight_bytes += 20 + 16.0 * recipe.weights.ramp_window / recipe.weights.ramp_every;
+  facts.by_depth = std::any_of(recipe.rules.begin(), recipe.rules.end(), [](const sim::LayerRule& rule) {
+    return rule.by == sim::LayerRule::By::first || rule.by == sim::LayerRule::By::last;
+  });
+  if (!recipe.rules.empty())
+    facts.at_layer = [by_layer = std::make_shared<FactsByLayer>(recipe, phase)](const std::string& name, int position,
+                                                                                int count) {
+      return (*by_layer)(name, position, count);
+    };
+  return facts;
+}
+
 }  // namespace
 
 OperandFacts facts_of(const OperandSpec& operand) {
@@ -153,82 +225,6 @@ RecipeFacts facts_of(const Recipe& recipe) {
   if (fp32) facts.high_class = "fp32";
   return facts;
 }
-
-namespace {
-
-// A mask on fprop's b, and its zeros in the copy that dgrad reads.
-void add_mask(Sparsity sparsity, RecipeFacts& facts) {
-  if (sparsity == Sparsity::none) return;
-  const SparsityInfo& row = row_of(sparsity_table, sparsity);
-  facts.fprop.b.masked = facts.dgrad.b.masked = true;
-  facts.fprop.b.sparse = row.name;
-  facts.fprop.b.kept = 0.5;
-  facts.fprop.b.metadata_bits = row.metadata_bits;
-  facts.fprop.b.mask_ops = row.mask_ops;
-}
-
-// One object for all layers that the same rules select.
-class FactsByLayer {
- public:
-  FactsByLayer(const sim::Recipe& recipe, int phase) : recipe_(recipe), phase_(phase) {}
-  RecipeFacts::LayerFacts operator()(const std::string& name, int position, int count) {
-    const sim::LayerPlace place{name, position, count};
-    if (position < 0 && !sim::is_ruled(recipe_, place)) return nullptr;
-    std::string key = position < 0 ? "head " : "";
-    for (const sim::LayerRule& rule : recipe_.rules) key += sim::selects(rule, place) ? '1' : '0';
-    RecipeFacts::LayerFacts& facts = known_[key];
-    if (!facts) {
-      fp4::Recipe start = recipe_;
-      if (position < 0) start.fprop = start.dgrad = start.wgrad = unscaled();
-      RecipeFacts own = facts_of(sim::products_at(recipe_, std::move(start), place, phase_));
-      if (recipe_.quantise)
-        add_mask(sim::sparsity_at(recipe_, position < 0 ? Sparsity::none : recipe_.sparse, place, phase_), own);
-      facts = std::make_shared<RecipeFacts>(std::move(own));
-    }
-    return facts;
-  }
-
- private:
-  static GemmSpec unscaled() {
-    GemmSpec product;
-    for (OperandSpec* o : {&product.a, &product.b}) o->quant.element = Element::fp32, o->quant.scale = Scale::none;
-    return product;
-  }
-  sim::Recipe recipe_;
-  int phase_;
-  std::map<std::string, RecipeFacts::LayerFacts> known_;
-};
-
-RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
-  RecipeFacts facts = facts_of(sim::products_in(recipe, recipe, phase));
-  facts.center_keys = recipe.center_keys;
-  if (recipe.quantise) {
-    sim::Recipe of_phases = recipe;
-    of_phases.rules.clear();
-    add_mask(sim::sparsity_at(of_phases, recipe.sparse, {}, phase), facts);
-    if (recipe.attention.stores())
-      facts.cache = {facts_of({.quant = recipe.attention.kv}), recipe.attention.keys == sim::CacheAxis::token,
-                     recipe.attention.values == sim::CacheAxis::channel};
-    facts.full_output = recipe.attention.delta == sim::SoftmaxDelta::of_full_output;
-  }
-  // fp32: w and its mean read, the mean written; in a window w, the last w and Q(w) and the two sums read, and all but
-  // w written; between windows of a ramp the gathered gradient and the steps waited read and written, the period read.
-  if (recipe.weights.decay > 0) facts.weight_bytes += 12;
-  if (recipe.weights.every > 0) facts.weight_bytes += 36.0 * recipe.weights.window / recipe.weights.every;
-  if (recipe.weights.ramp_every > 0)
-    facts.weight_bytes += 20 + 16.0 * recipe.weights.ramp_window / recipe.weights.ramp_every;
-  facts.by_depth = std::any_of(recipe.rules.begin(), recipe.rules.end(), [](const sim::LayerRule& rule) {
-    return rule.by == sim::LayerRule::By::first || rule.by == sim::LayerRule::By::last;
-  });
-  if (!recipe.rules.empty())
-    facts.at_layer = [by_layer = std::make_shared<FactsByLayer>(recipe, phase)](const std::string& name, int position,
-                                                                                int count) {
-      return (*by_layer)(name, position, count);
-    };
-  return facts;
-}
-
-}  // namespace
 
 RecipeFacts facts_of(const sim::Recipe& recipe, int steps) {
   RecipeFacts facts = facts_in(recipe, recipe.phases.empty() ? -1 : 0);

@@ -9,17 +9,13 @@
 
 namespace fp4::cost {
 
-namespace {
-
 // Slots per element of one rotation: log2(size) adds (or none in the dense form, which the matrix unit does).
-double rotation_ops(const HadamardFacts& hadamard, const QuantiseOptions& options) {
+static double rotation_ops(const HadamardFacts& hadamard, const QuantiseOptions& options) {
   const CostWeights& w = *options.weights;
   double ops = (hadamard.normalised ? w.normalise_ops : 0) + (hadamard.random_signs ? w.sign_ops : 0);
   if (options.hadamard != HadamardKernel::dense) ops += w.butterfly_ops * std::log2(hadamard.size);
   return ops;
 }
-
-}  // namespace
 
 std::string format_class(double bits) {
   if (bits <= 4) return "fp4";

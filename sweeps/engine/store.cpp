@@ -98,19 +98,15 @@ void Store::finish() {
   sync_to_disk(file_.parent_path().empty() ? fs::path(".") : file_.parent_path());
 }
 
-namespace {
-
 // Nothing has been stored: what a kill leaves between making the file and filling it.
-bool is_empty(Database& database) {
+static bool is_empty(Database& database) {
   return database.integer("PRAGMA application_id") == 0 && database.integer("SELECT count(*) FROM sqlite_master") == 0;
 }
 
-[[noreturn]] void throw_absent(const fs::path& folder, const char* why) {
+[[noreturn]] static void throw_absent(const fs::path& folder, const char* why) {
   throw Error(folder.string() + ": no sweep here (" + why + "); `fp4sim sweep run GRID --out " + folder.string() +
               "` makes one");
 }
-
-}  // namespace
 
 bool Store::exists(const fs::path& folder) {
   const fs::path file = folder / "sweep.sqlite";
