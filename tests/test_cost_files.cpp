@@ -6,7 +6,7 @@
 #include "fp4/presets.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
-#include "sweeps/cost/new_chip.h"
+#include "sweeps/cost/hardware.h"
 #include "tests/support/support.h"
 
 using namespace fp4;

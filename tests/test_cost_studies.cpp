@@ -5,7 +5,6 @@
 #include "fp4/presets.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/doubt.h"
-#include "sweeps/cost/measure/calibrate.h"
 #include "sweeps/cost/measure/meter.h"
 #include "sweeps/cost/published.h"
 #include "sweeps/cost/recommend.h"

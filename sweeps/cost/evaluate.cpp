@@ -5,7 +5,6 @@
 
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
-#include "sweeps/cost/layer_plan.h"
 
 namespace fp4::cost {
 

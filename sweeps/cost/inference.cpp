@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include "sweeps/cost/cost.h"
-#include "sweeps/cost/layer_plan.h"
 
 namespace fp4::cost {
 

@@ -1,7 +1,5 @@
 // Layer policies. skip_last 0.15 of 224 layers is 33.6, so 34: the last four blocks of seven layers and six layers of
 // the block before. A fused GEMM (q, k and v) may then be split between precisions, column by column.
-#include "sweeps/cost/layer_plan.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <set>
 
 #include "src/text/error.h"
+#include "sweeps/cost/cost.h"
 
 namespace fp4::cost {
 

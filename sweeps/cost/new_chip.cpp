@@ -1,9 +1,8 @@
-// See new_chip.h. The ratios are those of B200 and MI355X (sweeps/hardware).
-#include "sweeps/cost/new_chip.h"
-
+// A profile of one's own; see hardware.h. The ratios are those of B200 and MI355X (sweeps/hardware).
 #include <fmt/format.h>
 
 #include "src/text/error.h"
+#include "sweeps/cost/hardware.h"
 
 namespace fp4::cost {
 

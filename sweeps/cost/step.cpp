@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "sweeps/cost/cost.h"
-#include "sweeps/cost/layer_plan.h"
 
 namespace fp4::cost {
 

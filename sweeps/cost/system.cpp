@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "sweeps/cost/cost.h"
-#include "sweeps/cost/layer_plan.h"
 
 namespace fp4::cost {
 

@@ -1,8 +1,6 @@
 // Figures of this machine. Products run through the same dispatcher and kernels as training does; loops for bandwidth
 // and issue rate are what the compiler makes of plain C++ for the generic CPU, as the program's own unspecialised code
 // is.
-#include "sweeps/cost/measure/calibrate.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 #include "fp4/presets.h"
 #include "sim/kernels/train_kernels.h"
 #include "src/backends/backends.h"
+#include "sweeps/cost/measure/meter.h"
 
 namespace fp4::cost {
 

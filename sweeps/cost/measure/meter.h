@@ -3,6 +3,9 @@
 // the CPU packages, the GPUs of amdgpu and the meter of the whole machine (ACPI) through sysfs, NVIDIA's GPUs through
 // libnvidia-ml, opened at run time. A machine without any is normal: the answer is then "unavailable" with the reason,
 // never an estimate in its place.
+// And the profile of this machine: not a chip that runs FP4 but the simulator on a CPU: its "rates" are those at
+// which products of each format are simulated, so that the toy models have a machine on which their step times mean
+// something. Everything here is measured; nothing of it enters a digest.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +13,8 @@
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "sweeps/cost/hardware.h"
 
 namespace fp4::cost {
 
@@ -60,5 +65,18 @@ struct EnergyReading {
 
 /// Runs `work` as often as the procedure asks; throws Error (exit code 1) when there is no sensor.
 EnergyReading measure_energy(const std::function<void()>& work, SensorSearch search, const MeterOptions& options);
+
+/// Of the profile of this machine.
+struct CalibrateOptions {
+  double seconds = 0.5;  // spent on each figure
+  int64_t size = 512;    // of the square products
+  int threads = 1;
+  std::string backend = "auto";
+};
+
+Hardware calibrate_host(const CalibrateOptions& options);
+
+/// The CPU's own name, or "unknown CPU".
+std::string cpu_name();
 
 }  // namespace fp4::cost

@@ -8,7 +8,6 @@
 
 #include "src/files/output.h"
 #include "src/text/error.h"
-#include "sweeps/cost/measure/calibrate.h"
 #include "sweeps/cost/measure/meter.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"

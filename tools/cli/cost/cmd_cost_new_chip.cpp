@@ -7,7 +7,7 @@
 #include "src/files/output.h"
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
-#include "sweeps/cost/new_chip.h"
+#include "sweeps/cost/hardware.h"
 #include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
