@@ -36,6 +36,50 @@ sim::Tensor part_of(float* data, int i, int rows, int cols) {
   return {data == nullptr ? nullptr : data + int64_t{i} * rows * cols, rows, cols};
 }
 
+Json make(const Arguments& given) {
+  std::vector<Layers::Row> rows;
+  for (const Json& r : given.json("rows"))
+    rows.push_back({r[0].get<std::string>(), r[1].get<int>(), r[2].get<int>(), r[3].get<bool>(), r[4].get<bool>()});
+  return handle_of(std::make_shared<Layers>(given.text("recipe"), rows, given.backend(), given.get<int>("steps")));
+}
+
+// Whether each layer follows the recipe, and the words of its three products; what else the recipe asks of a trainer.
+Json layer_facts(const Arguments& given) {
+  const auto layers = given.object<Layers>("layers");
+  Json rows = Json::array();
+  const std::vector<sim::LayerInfo> infos = layers->engine().layers();
+  for (int i = 0; i < static_cast<int>(infos.size()); ++i)
+    rows.push_back({layers->engine().is_quantised(i), infos[static_cast<size_t>(i)].precisions, layers->kept_bytes(i)});
+  Json notes = Json::array();
+  const sim::Json recipe = sim::to_json(layers->recipe());
+  if (layers->recipe().weights.any()) notes.push_back("weights: averages and resets of weights are the trainer's");
+  for (const char* field : {"optimizer", "ptq", "attn"})
+    if (const auto at = recipe.find(field); at != recipe.end() && !at->empty() && *at != sim::Json(""))
+      notes.push_back(std::string(field) + ": is the trainer's");
+  return {{"recipe", recipe}, {"rows", rows}, {"notes", notes}, {"against_device", layers->against_device()}};
+}
+
+// Mean loss of logits [N, classes], and its gradient, by the trainer's own exponentials and sums.
+Json cross_entropy(const Arguments& given) {
+  const auto labels = given.get<std::vector<int32_t>>("labels");
+  const Operand logits =
+      matrix_of(given, "logits", static_cast<int64_t>(labels.size()), operand_of(given, "logits").view.cols);
+  const int classes = static_cast<int>(logits.view.cols);
+  for (const int32_t label : labels)
+    if (label < 0 || label >= classes)
+      throw Error("labels: " + std::to_string(label) + " is out of range; accepted: 0 .. " +
+                  std::to_string(classes - 1));
+  sim::Arena arena;
+  sim::Pass pass;
+  sim::Tape tape(arena, sim::kernels(), pass);
+  const sim::Var v = tape.variable({const_cast<float*>(logits.view.data), static_cast<int>(logits.view.rows), classes},
+                                   true);  // is only read
+  const sim::Var mean = sim::cross_entropy(tape, v, labels.data(), nullptr);
+  tape.backward(mean);
+  return {{"loss", mean->value.data[0]},
+          {"gradient", array_of(Dtype::f32, logits.shape, std::vector<float>(v->grad, v->grad + v->value.size()))}};
+}
+
 }  // namespace
 
 Layers::Layers(const std::string& recipe, const std::vector<Row>& rows, const std::string& backend, int steps)
@@ -136,54 +180,6 @@ void Layers::run(sim::Tape& tape, LinearCall& c, gpu::Device* device) {
   latest = device == nullptr && (is_backward || c.training != 0) ? c.pass : 0;
   if (is_backward) tape.backward(tape.variable(1, 1, false));
 }
-
-namespace {
-
-Json make(const Arguments& given) {
-  std::vector<Layers::Row> rows;
-  for (const Json& r : given.json("rows"))
-    rows.push_back({r[0].get<std::string>(), r[1].get<int>(), r[2].get<int>(), r[3].get<bool>(), r[4].get<bool>()});
-  return handle_of(std::make_shared<Layers>(given.text("recipe"), rows, given.backend(), given.get<int>("steps")));
-}
-
-// Whether each layer follows the recipe, and the words of its three products; what else the recipe asks of a trainer.
-Json layer_facts(const Arguments& given) {
-  const auto layers = given.object<Layers>("layers");
-  Json rows = Json::array();
-  const std::vector<sim::LayerInfo> infos = layers->engine().layers();
-  for (int i = 0; i < static_cast<int>(infos.size()); ++i)
-    rows.push_back({layers->engine().is_quantised(i), infos[static_cast<size_t>(i)].precisions, layers->kept_bytes(i)});
-  Json notes = Json::array();
-  const sim::Json recipe = sim::to_json(layers->recipe());
-  if (layers->recipe().weights.any()) notes.push_back("weights: averages and resets of weights are the trainer's");
-  for (const char* field : {"optimizer", "ptq", "attn"})
-    if (const auto at = recipe.find(field); at != recipe.end() && !at->empty() && *at != sim::Json(""))
-      notes.push_back(std::string(field) + ": is the trainer's");
-  return {{"recipe", recipe}, {"rows", rows}, {"notes", notes}, {"against_device", layers->against_device()}};
-}
-
-// Mean loss of logits [N, classes], and its gradient, by the trainer's own exponentials and sums.
-Json cross_entropy(const Arguments& given) {
-  const auto labels = given.get<std::vector<int32_t>>("labels");
-  const Operand logits =
-      matrix_of(given, "logits", static_cast<int64_t>(labels.size()), operand_of(given, "logits").view.cols);
-  const int classes = static_cast<int>(logits.view.cols);
-  for (const int32_t label : labels)
-    if (label < 0 || label >= classes)
-      throw Error("labels: " + std::to_string(label) + " is out of range; accepted: 0 .. " +
-                  std::to_string(classes - 1));
-  sim::Arena arena;
-  sim::Pass pass;
-  sim::Tape tape(arena, sim::kernels(), pass);
-  const sim::Var v = tape.variable({const_cast<float*>(logits.view.data), static_cast<int>(logits.view.rows), classes},
-                                   true);  // is only read
-  const sim::Var mean = sim::cross_entropy(tape, v, labels.data(), nullptr);
-  tape.backward(mean);
-  return {{"loss", mean->value.data[0]},
-          {"gradient", array_of(Dtype::f32, logits.shape, std::vector<float>(v->grad, v->grad + v->value.size()))}};
-}
-
-}  // namespace
 
 const std::vector<Function>& layer_functions() {
   static const std::vector<Function> table = {

@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import study_tables  # noqa: E402
 from intervals import FP4SIM, intervals  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -47,15 +48,18 @@ def run(*words):
     return done.stdout
 
 
-def checkpoint(folder, network, number, recipe, seed, more=()):
-    """The path of a trained network, trained where it is missing."""
+def trained(path, task, recipe, seed, settings):
+    """The path of a network, trained where it is missing."""
+    if not path.exists():
+        run("train", "--task", task, "--recipe", recipe, "--steps", str(STEPS[task]), "--seed", str(seed), "--quiet",
+            "--checkpoint", str(path), *[word for s in settings for word in ("--set", s)])
+    return str(path.resolve())
+
+
+def checkpoint(folder, network, number, recipe, seed):
     task, settings, _ = NETWORKS[network]
     path = folder / f"{network.replace(' ', '')}-{number}-{recipe}-{seed}.ck"
-    if not path.exists():
-        sets = [f"data_seed={100 + number}", *settings, *more]
-        run("train", "--task", task, "--recipe", recipe, "--steps", str(STEPS[task]), "--seed", str(seed), "--quiet",
-            "--checkpoint", str(path), *[word for s in sets for word in ("--set", s)])
-    return str(path.resolve())
+    return trained(path, task, recipe, seed, [f"data_seed={100 + number}", *settings])
 
 
 def remembered(path, make):
@@ -113,10 +117,7 @@ def compare(differences, family):
 
 
 def write(path, head, rows):
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(",".join(head) + "\n")
-        for row in rows:
-            file.write(",".join(f"{v:.6g}" if isinstance(v, float) else str(v) for v in row) + "\n")
+    study_tables.write(path, head, ([f"{v:.6g}" if isinstance(v, float) else v for v in row] for row in rows))
     print(f"{path}: {len(rows)} rows")
 
 
@@ -142,7 +143,7 @@ def study_votes(folder, out, sets, networks):
             return compare([a - b for a, b in zip(weighted[key], weighted[other])], count)
         for key, right in weighted.items():
             rival = BASE, key[1] if key[0] == BASE else no_cheaper(cost, key)
-            rows.append([network, '"' + key[0] + '"', key[1], len(right), statistics.mean(right), statistics.mean(majority[key]),
+            rows.append([network, key[0], key[1], len(right), statistics.mean(right), statistics.mean(majority[key]),
                          *against(key, (BASE, 1)), rival[1], *against(key, rival), cost[key], cost[key] / cost[BASE, 1],
                          (1 - statistics.mean(right)) * 100])
     write(out / "votes.csv", ["network", "ensemble", "k", "sets", "weighted", "majority", "over_one_bf16", "low", "high",
@@ -168,10 +169,7 @@ RATIOS = ["cost_per_million", "p50_ms"]
 
 def pool_checkpoint(folder, number, width, seed):
     path = folder / f"pool-{number}-{width}-{seed}.ck"
-    if not path.exists():
-        run("train", "--task", "classifier", "--recipe", "bf16", "--seed", str(seed), "--quiet", "--checkpoint", str(path),
-            "--set", f"data_seed={200 + number}", "--set", f"width={width}")
-    return str(path.resolve())
+    return trained(path, "classifier", "bf16", seed, [f"data_seed={200 + number}", f"width={width}"])
 
 
 def policies_of(folder, number, traces_of_set):
