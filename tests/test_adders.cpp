@@ -65,7 +65,7 @@ TEST_CASE("an adder of a profile is a row, and a measured one is measured", "[qu
       INFO(chip << " " << operands);
       CHECK(found.kind != "given");
       CHECK(found.source.size() > 10);
-      const auto* row = find_row(accumulator_table, std::string_view(found.row));
+      const auto* row = find_row(accumulator_table, std::string_view(found.value));
       REQUIRE(row != nullptr);
       if (found.kind == "measured") CHECK(row->evidence == fp4::Evidence::measured);
       if (found.kind == "stated") CHECK(row->evidence == fp4::Evidence::documented);
@@ -77,7 +77,7 @@ TEST_CASE("a profile that is printed keeps its adders", "[quick]") {
   const Hardware chip = load_hardware("b200"), again = parse_hardware(to_json(chip), "b200");
   REQUIRE(again.adders.size() == 5);
   for (const auto& [operands, adder] : chip.adders) {
-    CHECK(again.adders.at(operands).row == adder.row);
+    CHECK(again.adders.at(operands).value == adder.value);
     CHECK(again.adders.at(operands).source == adder.source);
   }
 }
