@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
+#include "src/text/input_file.h"
 
 namespace fp4::tasks {
 

@@ -10,7 +10,7 @@
 #include "src/files/manifest.h"
 #include "src/files/output.h"
 #include "src/files/sha256.h"
-#include "src/golden/coverage.h"
+#include "src/golden/candidate.h"
 #include "src/golden/diagnose.h"
 #include "tests/fuzz_support.h"
 

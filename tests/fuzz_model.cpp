@@ -12,10 +12,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "src/files/axis_steps.h"
 #include "src/files/gguf.h"
 #include "src/files/output.h"
 #include "src/files/safetensors.h"
+#include "src/files/stored_array.h"
 #include "src/model/model_write.h"
 #include "src/text/error.h"
 #include "tests/fuzz_support.h"

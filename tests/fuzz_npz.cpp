@@ -3,9 +3,8 @@
 // archive.
 #include <zlib.h>
 
-#include "src/files/crc_source.h"
-#include "src/files/npz.h"
 #include "src/files/open_array.h"
+#include "src/files/zip.h"
 #include "tests/fuzz_support.h"
 
 namespace {

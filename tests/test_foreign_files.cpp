@@ -14,7 +14,7 @@
 
 #include "src/files/manifest.h"
 #include "src/files/output.h"
-#include "src/files/scratch_folder.h"
+#include "src/files/temporaries.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
 #include "sweeps/engine/sqlite.h"

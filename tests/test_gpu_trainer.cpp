@@ -8,7 +8,7 @@
 
 #include "sim/rules/recipe.h"
 #include "sim/train/device_training.h"
-#include "src/files/scratch_folder.h"
+#include "src/files/temporaries.h"
 #include "tasks/run.h"
 #include "tests/support/guarded_device.h"
 #include "tests/support/same_floats.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "fp4/presets.h"
-#include "src/files/gguf_writer.h"
+#include "src/files/gguf.h"
 #include "src/files/output.h"
 #include "src/files/tensor_writer.h"
 #include "src/model/decode.h"

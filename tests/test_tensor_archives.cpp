@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "src/files/npz.h"
+#include "src/files/open_array.h"
 #include "src/files/safetensors.h"
 #include "src/files/tensor_reader.h"
 #include "src/files/tensor_writer.h"

@@ -13,7 +13,7 @@
 #include "src/files/temporaries.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
+#include "src/text/input_file.h"
 #include "src/text/version.h"
 #include "src/threads/float_environment.h"
 #include "sweeps/carried_files.h"

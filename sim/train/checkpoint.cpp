@@ -9,10 +9,9 @@
 #include "sim/train/validation.h"
 #include "src/files/output.h"
 #include "src/files/sha256.h"
-#include "src/text/cbor.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
-#include "src/text/own_inputs.h"
+#include "src/text/json_reader.h"
 
 namespace fp4::sim {
 

@@ -15,6 +15,31 @@
 #include "src/c_api/c_guard.h"
 #include "src/text/version.h"
 
+namespace fp4::c {
+namespace {
+
+thread_local std::string message_of_thread;
+thread_local bool has_no_room = false;  // not even the message fitted into memory
+
+}  // namespace
+
+int failed(const char* message, int code) noexcept {
+  has_no_room = false;
+  try {
+    message_of_thread = message;
+  } catch (...) {
+    has_no_room = true;
+  }
+  return code;
+}
+
+void succeeded() noexcept {
+  has_no_room = false;
+  message_of_thread.clear();
+}
+
+}  // namespace fp4::c
+
 namespace {
 
 using namespace fp4;
@@ -88,7 +113,7 @@ const char* fp4sim_signature(void) {
   return digits;
 }
 
-const char* fp4sim_last_error(void) { return c::last_error(); }
+const char* fp4sim_last_error(void) { return c::has_no_room ? "out of memory" : c::message_of_thread.c_str(); }
 
 int fp4sim_shape(const char* spec, int64_t rows, int64_t cols, fp4sim_array_shape* shape) {
   return guarded([&] {

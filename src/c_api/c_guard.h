@@ -8,7 +8,7 @@
 #include "fp4/rng.h"
 #include "src/c_api/fp4sim.h"
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
+#include "src/text/input_file.h"
 #include "src/threads/float_environment.h"
 
 namespace fp4::c {
@@ -16,7 +16,6 @@ namespace fp4::c {
 // Keep the message for this thread's fp4sim_last_error(), also where there is no memory for it.
 int failed(const char* message, int code) noexcept;
 void succeeded() noexcept;
-const char* last_error() noexcept;
 
 template <class F>
 int guarded(F&& f) noexcept {

@@ -3,10 +3,10 @@
 // Every step along an axis moves the row by row_step and the column by col_step, both >= 0. So the elements under one
 // node of the walk lie in rows [row, row + spread], and whole ranges of indices that miss the wanted rows are skipped
 // by a division, not by looking at them.
-#include "src/files/axis_steps.h"
-
 #include <algorithm>
 #include <cstring>
+
+#include "src/files/stored_array.h"
 
 namespace fp4 {
 namespace {

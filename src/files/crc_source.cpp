@@ -1,11 +1,10 @@
 // Inflating and checking entries of archives with zlib.
-#include "src/files/crc_source.h"
-
 #include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
 
+#include "src/files/zip.h"
 #include "src/text/error.h"
 
 namespace fp4 {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <charconv>
 #include <limits>
 #include <stdexcept>
@@ -128,10 +127,7 @@ std::uint64_t padded_count(std::string_view place, const Shape& shape) {
 }  // namespace
 
 std::string shape_text(const Shape& shape) {
-  if (shape.size() == 1) return fmt::format("({},)", shape[0]);
-  std::string text = "(";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + ")";
+  return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
 }
 
 std::uint64_t element_count(std::string_view place, const Shape& shape) {

@@ -107,16 +107,9 @@ const GgufType& type_of(const Cursor& cursor, const std::string& tensor, std::ui
   cursor.fail(fmt::format("tensor '{}' has type {}; known are {}", tensor, id, known));
 }
 
-}  // namespace
-
-const std::vector<GgufType>& gguf_types() { return kTypes; }
-
-namespace {
-
 struct Front {
-  std::uint64_t tensors = 0, entries = 0, begin = 0, end = 0, alignment = 32;  // bytes of the entries
-  std::uint64_t file_type = 0;  // where the number of general.file_type stands; 0: nowhere
-  bool has_version = false;     // general.quantization_version
+  std::uint64_t tensors = 0, begin = 0, end = 0;  // bytes of the entries
+  GgufMetadata m = {};                            // without the entries
 };
 
 Front front_of(Cursor& cursor) {
@@ -125,46 +118,46 @@ Front front_of(Cursor& cursor) {
   if (const std::uint64_t version = cursor.word(4); version != 2 && version != 3)
     cursor.fail(fmt::format("version {}; 2 and 3 of little-endian files are known", version));
   f.tensors = cursor.word(8);
-  f.entries = cursor.word(8);
-  if (f.tensors > kMaxEntries || f.entries > kMaxEntries)
-    cursor.fail(fmt::format("{} tensors and {} entries", f.tensors, f.entries));
+  f.m.count = cursor.word(8);
+  if (f.tensors > kMaxEntries || f.m.count > kMaxEntries)
+    cursor.fail(fmt::format("{} tensors and {} entries", f.tensors, f.m.count));
   f.begin = cursor.position();
   std::unordered_set<std::string> keys;
-  for (std::uint64_t i = 0; i < f.entries; ++i) {
+  for (std::uint64_t i = 0; i < f.m.count; ++i) {
     const std::string key = cursor.text();
     if (key.empty()) cursor.fail(fmt::format("entry {} has an empty key", i));
     if (!keys.insert(key).second) cursor.fail(fmt::format("the key '{}' appears twice", key));
     const std::uint64_t type = cursor.word(4);
-    f.has_version |= key == "general.quantization_version";
-    if (key == "general.file_type" && type == 4) f.file_type = cursor.position();
+    f.m.has_version |= key == "general.quantization_version";
+    if (key == "general.file_type" && type == 4) f.m.file_type = cursor.position() - f.begin;
     if (key == "general.alignment" && type != 4)
       cursor.fail(fmt::format("general.alignment is of type {}; ggml takes 4, u32, alone", type));
     if (key == "general.alignment")
-      f.alignment = cursor.word(4);
+      f.m.alignment = cursor.word(4);
     else
       cursor.skip(type);
   }
   f.end = cursor.position();
-  if (f.alignment == 0 || (f.alignment & (f.alignment - 1)) != 0)
-    cursor.fail(fmt::format("general.alignment is {}, no power of two", f.alignment));
+  if (f.m.alignment == 0 || (f.m.alignment & (f.m.alignment - 1)) != 0)
+    cursor.fail(fmt::format("general.alignment is {}, no power of two", f.m.alignment));
   return f;
 }
 
 }  // namespace
 
+const std::vector<GgufType>& gguf_types() { return kTypes; }
+
 GgufMetadata metadata_of(const Bytes& bytes) {
   Cursor cursor(bytes);
-  const Front f = front_of(cursor);
-  GgufMetadata m = {f.entries, f.alignment, std::string(static_cast<std::size_t>(f.end - f.begin), '\0')};
-  bytes->read(f.begin, m.entries.data(), m.entries.size());
-  if (f.file_type != 0) m.file_type = f.file_type - f.begin;
-  m.has_version = f.has_version;
-  return m;
+  Front f = front_of(cursor);
+  f.m.entries.resize(static_cast<std::size_t>(f.end - f.begin));
+  bytes->read(f.begin, f.m.entries.data(), f.m.entries.size());
+  return std::move(f.m);
 }
 
 std::vector<std::pair<std::string, std::string>> entries_of(const Bytes& bytes) {
   Cursor checked(bytes);
-  std::uint64_t left = front_of(checked).entries;
+  std::uint64_t left = front_of(checked).m.count;
   Cursor cursor(bytes);
   for (int i = 0; i < 3; ++i) static_cast<void>(cursor.word(8));  // in front of the entries
   std::vector<std::pair<std::string, std::string>> entries;
@@ -182,7 +175,7 @@ std::vector<std::pair<std::string, std::string>> entries_of(const Bytes& bytes) 
 std::vector<GgufTensor> list_gguf(const Bytes& bytes) {
   Cursor cursor(bytes);
   const Front front = front_of(cursor);
-  const std::uint64_t tensors = front.tensors, alignment = front.alignment;
+  const std::uint64_t tensors = front.tensors, alignment = front.m.alignment;
   const auto padded = [&](std::uint64_t n) { return (n + alignment - 1) / alignment * alignment; };
   std::vector<GgufTensor> list;
   std::unordered_set<std::string> names;

@@ -1,7 +1,7 @@
 // GGUF files (ggml-org/ggml docs/gguf.md, version 2 and 3, little endian): "GGUF", version, number of tensors, number
 // of metadata entries, the entries, one description a tensor (name, axes from the fastest on, type, offset), padding to
 // general.alignment (32), elements. The metadata is skipped but for the alignment; a
-// file that is written takes over another's as it stands (gguf_writer.h).
+// file that is written takes over another's as it stands (with_file_type).
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/files/dtype.h"
+#include "src/files/output_file.h"
 #include "src/text/byte_source.h"
 
 namespace fp4 {
@@ -53,5 +54,35 @@ inline constexpr std::size_t ggml_longest_name = 63,
 // more axes, an unknown type, rows that do not fill blocks, tensors that do not follow each other padded, and whatever
 // passes the end of the file, the last padding with it.
 std::vector<GgufTensor> list_gguf(const Bytes& bytes);
+
+// For files of version 3, little endian, that are written: the same entries with the general.file_type of a model whose
+// matrices are MXFP4 or NVFP4 (llama.h, enum llama_ftype), and the general.quantization_version of ggml.h, which
+// loaders of quantised files ask for.
+GgufMetadata with_file_type(GgufMetadata metadata, GgufValues values);
+
+// The type that holds plain elements; Error, which `place` opens, for a Dtype that GGUF lacks.
+const GgufType& gguf_type_of(const std::string& place, Dtype dtype);
+// MXFP4 or NVFP4.
+const GgufType& gguf_type_of(GgufValues values);
+
+// Streams such a file, as the other writers do: tensors [name, type, shape] in the order in which their elements are
+// written; offsets are worked out here.
+class GgufWriter {
+ public:
+  GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensor> tensors,
+             bool force = false);
+  // The next bytes, across the ends of tensors. std::logic_error when they pass the last one's.
+  void write(const void* data, std::size_t bytes);
+  void commit();  // std::logic_error when elements are missing
+
+ private:
+  void pad();
+
+  OutputFile out_;
+  std::vector<GgufTensor> tensors_;
+  std::size_t at_ = 0;      // tensor
+  std::uint64_t left_ = 0;  // bytes of it to come
+  std::uint64_t alignment_;
+};
 
 }  // namespace fp4

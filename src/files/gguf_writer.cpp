@@ -1,10 +1,9 @@
-#include "src/files/gguf_writer.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <stdexcept>
 
+#include "src/files/gguf.h"
 #include "src/text/error.h"
 
 namespace fp4 {
@@ -27,24 +26,22 @@ GgufMetadata with_file_type(GgufMetadata m, GgufValues values) {
   constexpr std::uint64_t mostly_mxfp4_moe = 38, mostly_nvfp4 = 39, quantization_version = 2;
   constexpr unsigned u32 = 4;
   const std::uint64_t type = values == GgufValues::nvfp4 ? mostly_nvfp4 : mostly_mxfp4_moe;
+  const auto add = [&](const char* key, std::uint64_t number) {
+    put(m.entries, std::string(key));
+    put(m.entries, u32, 4);
+    put(m.entries, number, 4);
+    ++m.count;
+  };
   if (m.file_type != 0) {
     std::string number;
     put(number, type, 4);
     m.entries.replace(m.file_type, 4, number);
   } else {
-    put(m.entries, std::string("general.file_type"));
-    put(m.entries, u32, 4);
-    m.file_type = m.entries.size();
-    put(m.entries, type, 4);
-    ++m.count;
+    add("general.file_type", type);
+    m.file_type = m.entries.size() - 4;
   }
-  if (!m.has_version) {
-    put(m.entries, std::string("general.quantization_version"));
-    put(m.entries, u32, 4);
-    put(m.entries, quantization_version, 4);
-    ++m.count;
-    m.has_version = true;
-  }
+  if (!m.has_version) add("general.quantization_version", quantization_version);
+  m.has_version = true;
   return m;
 }
 

@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "src/files/npy.h"
-#include "src/files/npz.h"
 #include "src/files/safetensors.h"
 #include "src/files/zip.h"
 #include "src/text/error.h"
@@ -18,6 +17,11 @@ namespace fp4 {
 namespace {
 
 enum class Format { npy, npz, safetensors };
+
+constexpr std::string_view kNpySuffix = ".npy";
+
+// The array of an entry of a .npz.
+std::string array_of(const ZipEntry& entry) { return entry.name.substr(0, entry.name.size() - kNpySuffix.size()); }
 
 Format format_of(const Bytes& bytes) {
   std::string name = bytes->name();
@@ -42,10 +46,9 @@ std::string choose(const Bytes& bytes, const std::string& wanted, const std::vec
   if (!wanted.empty()) return wanted;
   if (names.size() == 1) return names[0];
   if (names.empty()) throw Error(fmt::format("{}: holds no array", bytes->name()));
-  std::string some;
-  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 10); ++i) some += (i == 0 ? "" : ", ") + names[i];
+  const auto some = names.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(names.size(), 10));
   throw Error(fmt::format("{}: holds {} arrays; write {}:NAME for one of: {}{}", bytes->name(), names.size(),
-                          bytes->name(), some, names.size() > 10 ? ", ..." : ""));
+                          bytes->name(), fmt::join(names.begin(), some, ", "), names.size() > 10 ? ", ..." : ""));
 }
 
 StoredArray open_raw(const Bytes& bytes, Dtype dtype, const Shape& shape) {
@@ -119,6 +122,23 @@ PathAndEntry split_entry(const std::string& path) {
   return {path, ""};
 }
 
+std::vector<std::string> npz_names(const Bytes& archive) {
+  std::vector<std::string> names;
+  for (const ZipEntry& entry : read_zip_directory(archive))
+    if (entry.name.ends_with(kNpySuffix)) names.push_back(array_of(entry));
+  return names;
+}
+
+StoredArray parse_npz(const Bytes& archive, const std::string& name) {
+  std::vector<std::string> names;
+  for (const ZipEntry& entry : read_zip_directory(archive)) {
+    if (!entry.name.ends_with(kNpySuffix)) continue;
+    if (array_of(entry) == name) return parse_npy(open_zip_entry(archive, entry));
+    if (names.size() < 20) names.push_back(array_of(entry));  // a message with thousands of names helps nobody
+  }
+  throw unknown_word(archive->name() + ": array", name, names);
+}
+
 std::vector<ArrayPlace> list_arrays(const Bytes& bytes) {
   std::vector<ArrayPlace> places;
   switch (format_of(bytes)) {
@@ -129,10 +149,9 @@ std::vector<ArrayPlace> list_arrays(const Bytes& bytes) {
     }
     case Format::npz:
       for (ZipEntry& entry : read_zip_directory(bytes)) {
-        if (!entry.name.ends_with(".npy")) continue;
+        if (!entry.name.ends_with(kNpySuffix)) continue;
         const StoredArray array = parse_npy(open_zip_entry(bytes, entry));
-        const std::string name = entry.name.substr(0, entry.name.size() - 4);
-        places.push_back({{name, array.dtype, array.shape, array.opaque}, bytes});
+        places.push_back({{array_of(entry), array.dtype, array.shape, array.opaque}, bytes});
         places.back().entry = std::make_shared<const ZipEntry>(std::move(entry));
       }
       break;

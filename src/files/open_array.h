@@ -27,6 +27,13 @@ TensorReader reader_at(const ArrayPlace& place, OpenOptions options = {});
 // The array that `options` names. Error with the accepted words when it is not clear.
 StoredArray open_array(const Bytes& bytes, const OpenOptions& options);
 
+// .npz archives (numpy.savez, numpy.savez_compressed): a ZIP whose entries NAME.npy are .npy files. The arrays' names
+// without ".npy", in the archive's order; other entries are left out.
+std::vector<std::string> npz_names(const Bytes& archive);
+
+// One of them. Error when `name` is none of them (naming the nearest), and all errors of zip.h and npy.h.
+StoredArray parse_npz(const Bytes& archive, const std::string& name);
+
 // Error for a file of torch.save, which names it and says what to save instead.
 void refuse_pickle(const Bytes& bytes);
 

@@ -8,14 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "src/files/output_file.h"
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
+#include "src/text/input_file.h"
 
 namespace fp4 {
 namespace {

@@ -1,5 +1,3 @@
-#include "src/files/scratch_folder.h"
-
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "src/files/temporaries.h"
 #include "src/text/error.h"
 
 namespace fp4 {

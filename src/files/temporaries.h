@@ -7,8 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace fp4 {
@@ -67,5 +70,29 @@ void remove_temporaries() noexcept;
 // 128 + number). A signal that is ignored, as under nohup, stays ignored. A command with a handler of its own calls
 // remove_temporaries() where it ends the process early.
 void remove_temporaries_on_signals();
+
+// A folder among the system's temporary files that goes with its object, with a signal that ends the process, and,
+// after a kill -9 or a crash, with the next one of the same kind.
+
+/// The system's folder of temporary files; Error where TMPDIR names none.
+std::filesystem::path temporary_folder();
+
+class ScratchFolder {
+ public:
+  /// `kind` is part of its name and says what is in it: "store". Throws Error.
+  explicit ScratchFolder(std::string_view kind);
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// The path of a file in it that somebody is going to make.
+  std::filesystem::path file(std::string_view name);
+
+ private:
+  std::filesystem::path path_;
+  std::unique_ptr<TemporaryPath> folder_;
+  std::deque<TemporaryPath> files_;
+};
 
 }  // namespace fp4

@@ -39,14 +39,13 @@ void name_opaque(StoredArray& array, const OpenOptions& options) {
       bits == 16 ? "--bf16, " : "", accepted, bits));
 }
 
-OpenOptions with_entry(const OpenOptions& options, const std::string& path) {
-  OpenOptions result = options;
-  if (result.entry.empty() && !result.raw_dtype) result.entry = split_entry(path).entry;
-  return result;
-}
-
-std::string file_part(const OpenOptions& options, const std::string& path) {
-  return options.entry.empty() && !options.raw_dtype ? split_entry(path).path : path;
+// The size of a whole result, before anything of it is allocated.
+std::size_t checked_size(const TensorReader& reader, std::uint64_t bits, std::uint64_t max_bytes) {
+  const std::uint64_t elements = element_count(reader.name(), reader.shape());
+  if (elements > max_bytes / bits * 8)
+    throw Error(fmt::format("{}: {} elements would take more than the {} bytes allowed here", reader.name(), elements,
+                            max_bytes));
+  return static_cast<std::size_t>(elements);
 }
 
 }  // namespace
@@ -65,8 +64,13 @@ OpenOptions open_options_of(const std::string& dtype, const std::string& shape, 
   return options;
 }
 
-TensorReader::TensorReader(const std::string& path, const OpenOptions& options)
-    : TensorReader(open_file(file_part(options, path)), with_entry(options, path)) {}
+TensorReader::TensorReader(const std::string& path, const OpenOptions& options) {
+  PathAndEntry at = {path, options.entry};
+  if (options.entry.empty() && !options.raw_dtype) at = split_entry(path);
+  OpenOptions of_entry = options;
+  of_entry.entry = at.entry;
+  *this = TensorReader(open_file(at.path), of_entry);
+}
 
 TensorReader::TensorReader(Bytes bytes, const OpenOptions& options) : array_(open_array(bytes, options)) {
   prepare(options);
@@ -170,19 +174,6 @@ void TensorReader::read_rows(std::uint64_t first, std::uint64_t count, float* ou
     count -= rows;
   }
 }
-
-namespace {
-
-// The size of a whole result, before anything of it is allocated.
-std::size_t checked_size(const TensorReader& reader, std::uint64_t bits, std::uint64_t max_bytes) {
-  const std::uint64_t elements = element_count(reader.name(), reader.shape());
-  if (elements > max_bytes / bits * 8)
-    throw Error(fmt::format("{}: {} elements would take more than the {} bytes allowed here", reader.name(), elements,
-                            max_bytes));
-  return static_cast<std::size_t>(elements);
-}
-
-}  // namespace
 
 FloatTensor load_floats(const std::string& path, const OpenOptions& options, std::uint64_t max_bytes) {
   TensorReader reader(path, options);

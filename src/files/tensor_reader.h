@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "src/files/axis_steps.h"
 #include "src/files/stored_array.h"
 
 namespace fp4 {

@@ -2,11 +2,9 @@
 #include "src/files/tensor_writer.h"
 
 #include <stdexcept>
-#include <utility>
 
 #include "src/files/npy.h"
 #include "src/files/safetensors.h"
-#include "src/files/zip.h"
 #include "src/text/error.h"
 
 namespace fp4 {
@@ -58,34 +56,32 @@ void TensorWriter::commit() {
 }
 
 NpzWriter::NpzWriter(const std::string& path, Compression compression, bool force)
-    : out_(path, force), zip_(std::make_unique<ZipWriter>(out_)), compression_(compression) {}
-
-NpzWriter::~NpzWriter() = default;
+    : out_(path, force), zip_(out_), compression_(compression) {}
 
 void NpzWriter::begin(const std::string& name, Dtype dtype, const Shape& shape) {
   end();
   const std::string header = npy_header(dtype, shape);
   const std::uint64_t bytes = byte_count(name, dtype, shape);
-  zip_->begin(name + ".npy", compression_ == Compression::deflated, header.size() + bytes);
-  zip_->write(header.data(), header.size());
+  zip_.begin(name + ".npy", compression_ == Compression::deflated, header.size() + bytes);
+  zip_.write(header.data(), header.size());
   left_ = bytes;
   open_ = true;
 }
 
 void NpzWriter::write(const void* elements, std::size_t bytes) {
   count_down(left_, bytes);
-  zip_->write(elements, bytes);
+  zip_.write(elements, bytes);
 }
 
 void NpzWriter::end() {
   require_complete(left_);
-  if (open_) zip_->end();
+  if (open_) zip_.end();
   open_ = false;
 }
 
 void NpzWriter::commit() {
   end();
-  zip_->finish();
+  zip_.finish();
   out_.commit();
 }
 

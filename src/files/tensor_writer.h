@@ -6,17 +6,14 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "src/files/output_file.h"
 #include "src/files/sha256.h"
 #include "src/files/stored_array.h"
+#include "src/files/zip.h"
 
 namespace fp4 {
-
-class ZipWriter;
 
 // One array in a .npy; any other extension means bare elements (.bin). Error for .npz and .safetensors, which have
 // writers below, and .gguf.
@@ -56,7 +53,6 @@ enum class Compression { stored, deflated };
 class NpzWriter {
  public:
   NpzWriter(const std::string& path, Compression compression, bool force = false);
-  ~NpzWriter();
 
   // Starts the array `name` (without ".npy"); all elements of the one in front must have been written.
   void begin(const std::string& name, Dtype dtype, const Shape& shape);
@@ -67,7 +63,7 @@ class NpzWriter {
   void end();
 
   OutputFile out_;
-  std::unique_ptr<ZipWriter> zip_;
+  ZipWriter zip_;
   Compression compression_;
   std::uint64_t left_ = 0;
   bool open_ = false;

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <set>
 
-#include "src/files/crc_source.h"
 #include "src/text/error.h"
 
 namespace fp4 {

@@ -32,6 +32,14 @@ std::vector<ZipEntry> read_zip_directory(const Bytes& archive);
 // starts again from its beginning.
 Bytes open_zip_entry(Bytes archive, const ZipEntry& entry);
 
+// The two ways in which ZIP keeps an entry, as byte sources that check its CRC-32 (crc_source.cpp): `stored` as it is.
+// The CRC runs along while bytes are taken in order and is compared at the last one; bytes taken out of order are not
+// counted, which is what verify() is for.
+Bytes open_checked(Bytes stored, std::uint32_t crc);
+
+// And a raw deflate stream (RFC 1951) that gives exactly `bytes` bytes; Error when it gives fewer, more, or is damaged.
+Bytes open_inflated(Bytes deflated, std::uint64_t bytes, std::uint32_t crc);
+
 // Writes an archive entry by entry. Time stamps are 1980-01-01 00:00, so that equal contents give equal bytes.
 class ZipWriter {
  public:

@@ -153,16 +153,8 @@ void ZipWriter::finish() {
   Record record;
   if (count >= 0xffff || offset >= kNarrow || bytes >= kNarrow) {
     const std::uint64_t record64 = out_.position();
-    record.u32(0x06064b50)
-        .u64(44)
-        .u16(3u << 8 | 45u)
-        .u16(45)
-        .u32(0)
-        .u32(0)
-        .u64(count)
-        .u64(count)
-        .u64(bytes)
-        .u64(offset);
+    record.u32(0x06064b50).u64(44).u16(3u << 8 | 45u).u16(45).u32(0).u32(0);
+    record.u64(count).u64(count).u64(bytes).u64(offset);
     record.u32(0x07064b50).u32(0).u64(record64).u32(1);
   }
   const std::uint64_t count16 = std::min<std::uint64_t>(count, 0xffff);

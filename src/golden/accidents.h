@@ -3,13 +3,48 @@
 // milliseconds and with their places, before any policy is recomputed.
 #pragma once
 
-#include <optional>
-
 #include "src/golden/diagnose.h"
-#include "src/golden/dump_evidence.h"
-#include "src/golden/places.h"
 
 namespace fp4::golden {
+
+// A dump's arrays beside the golden ones, as integers that can be counted: how well a kernel explains the differences.
+// Signs of zeros count apart, because kernels disagree about them more often than about anything else.
+struct Score {
+  uint64_t after = 0;                           // elements that a kernel of this kind would have dumped otherwise
+  uint64_t after_zeros = 0;                     // of them: beyond the signs of zeros
+  uint64_t found = 0, predicted = 0, seen = 0;  // differences: named rightly, made by the kernel, there
+  Score& operator+=(const Score& o) {
+    after += o.after, after_zeros += o.after_zeros, found += o.found, predicted += o.predicted, seen += o.seen;
+    return *this;
+  }
+  bool explains() const { return after == 0; }
+  bool explains_but_zeros() const { return after_zeros == 0; }
+  // Harmonic mean of the shares of its differences that are seen and of the seen ones that it names.
+  double f1() const {
+    return predicted + seen == 0 ? 0.0 : 2.0 * static_cast<double>(found) / static_cast<double>(predicted + seen);
+  }
+};
+
+// A part of a case, with what was dumped of it. A kernel explains the dump only if it explains the part, which is known
+// in a thousandth of the time: the rows, or the tile of 128 x 128, in which most differs, the same tile of the
+// transposed input, or the rows and, of a product, columns that differ most.
+enum class Cut : uint8_t { rows, tile, turned_tile, corner };
+struct Sample {
+  Cut cut;
+  Case c;
+  CaseInputs in;
+  Band band;
+  Corner corner;
+  std::vector<Evidence> evidence;  // of its own; each knows where it lies in the whole
+
+  // Whether the part decides about a kernel, which stays as it is but for `turned_tile`.
+  bool tells(Kernel& k) const;
+};
+// None where the case is small, or where its parts depend on each other.
+std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
+std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence);
+
+Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence);
 
 // Zeros or NaN where nothing was written, rows, columns or tiles of another place, scales that are clamped: one finding
 // for each array that differs, or none.
@@ -35,5 +70,16 @@ struct ScaleByte {
 };
 std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<Evidence>& evidence,
                                            const Simulator& simulator);
+
+// Causes whose numbers come from the dump itself. Of random bits of another stream: codes that other random words
+// explain, when nothing in front of the rounding differs: scales and tensor scales equal.
+void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+                     const std::string& backend, uint64_t before, std::vector<Cause>& causes);
+
+// Of an epilogue: outputs that are P, alpha*P, P + bias, alpha*P + bias or alpha*P + beta*C (where the case has a C),
+// rounded to a type of outputs, with P the product under one of the named adders; at most one cause, the case's own
+// adder and fp32 first. What a corner of the outputs tells is tried there first.
+void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<Evidence>& evidence,
+                         const Sample* corner, const Simulator* of_corner, uint64_t before, std::vector<Cause>& causes);
 
 }  // namespace fp4::golden

@@ -11,8 +11,6 @@
 #include "src/files/sha256.h"
 #include "src/files/tensor_reader.h"
 #include "src/files/tensor_writer.h"
-#include "src/golden/array_name.h"
-#include "src/golden/readmemh.h"
 #include "src/text/error.h"
 #include "src/text/version.h"
 #include "src/threads/parallel.h"
@@ -53,93 +51,6 @@ Json told_apart(const std::vector<Array>& arrays) {
   return counts;
 }
 
-}  // namespace
-
-void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
-                  bool force, const std::string& backend, int threads, const CaseProgress& progress, bool as_readmemh) {
-  StagedFolder folder(dir, force);
-  Json list = Json::array();
-  for (size_t i = 0; i < cases.size(); ++i) {
-    Json entry = case_json(cases[i]);
-    const std::vector<Array> arrays = make_arrays(cases[i], backend, threads);
-    for (const Array& a : arrays) {
-      if (is_large(cases[i]) && !is_question(a.name)) {
-        entry["arrays"][a.name] = {
-            {"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}, {"block_sha256", block_hashes(a)}};
-        continue;
-      }
-      const std::filesystem::path file = folder.file(file_of(cases[i], a.name));
-      save_tensor(file.string(), parse_dtype("golden", a.dtype), a.shape, a.bytes.data());
-      entry["arrays"][a.name] = {
-          {"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}, {"file_sha256", sha256_file(file)}};
-    }
-    if (as_readmemh)
-      for (const TextFile& f : readmemh_files(cases[i], arrays, backend, threads))
-        write_file(folder.file(cases[i].name + "/" + f.name), f.text, false);
-    if (cases[i].is_gemm) entry["told_apart"] = told_apart(arrays);
-    list.push_back(std::move(entry));
-    if (progress) progress(i + 1, cases.size());
-  }
-  const Json manifest = {{"schema", 2},
-                         {"suite", suite},
-                         {"version", version()},
-                         {"signature", arithmetic_signature()},
-                         {"sha256_of", "array bytes, little endian, C order, without the .npy header"},
-                         {"file_sha256_of", "the whole .npy"},
-                         {"block_sha256_of", "every 2^20 of these bytes, of answers that are not stored"},
-                         {"manifest_sha256_of", "this file as compact JSON with sorted keys, without manifest_sha256"},
-                         {"cases", list}};
-  write_file(folder.file("manifest.json"), sealed_manifest(manifest, 1), false);
-  folder.commit();
-}
-
-Bundle made_bundle(Case c, const std::string& backend, int threads) {
-  Bundle bundle;
-  const auto inputs = std::make_shared<const CaseInputs>(inputs_of(c, std::move(c.given_a), std::move(c.given_b)));
-  c.given_a.clear(), c.given_b.clear();  // they are among the inputs
-  bundle.cases = {c};
-  *bundle.loaded = {c.name, {}, inputs, lazy_arrays(c, inputs, backend, threads), {}};
-  for (const LazyArray& a : bundle.loaded->to_make) bundle.cases[0].stored[a.name] = {a.dtype, a.shape, "", ""};
-  return bundle;
-}
-
-Bundle open_bundle(const std::filesystem::path& dir) {
-  return bundle_of(open_manifest(dir, "make a bundle with `fp4sim golden make`"), dir);
-}
-
-Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir) {
-  const std::string place = (dir / "manifest.json").string();
-  if (!manifest.is_object() || !manifest.contains("cases") || !manifest["cases"].is_array())
-    throw Error(place + ": is not that of a golden bundle: it has no list `cases`");
-  Bundle bundle;
-  bundle.dir = dir;
-  bundle.signature =
-      manifest.value("signature", Json()).is_string() ? manifest["signature"].get<std::string>() : "none";
-  std::set<std::string> names;
-  for (const Json& j : manifest["cases"]) {
-    bundle.cases.push_back(case_from_json(j, fmt::format("{}: cases[{}]", place, bundle.cases.size())));
-    const std::string& name = bundle.cases.back().name;
-    if (!names.insert(name).second) throw Error(place + ": two cases are called '" + name + "'");
-  }
-  return bundle;
-}
-
-std::optional<ArrayRecord> find_array(const Case& c, const std::string& name) {
-  if (const auto stored = c.stored.find(name); stored != c.stored.end()) return stored->second;
-  const ArrayName parsed = parse_array_name(name);
-  const auto plain = c.stored.find(parsed.part);
-  if (plain == c.stored.end() || plain->second.dtype != "u8" || plain->second.shape.size() != 2) return std::nullopt;
-  const auto rows = static_cast<int64_t>(plain->second.shape[0]), cols = static_cast<int64_t>(plain->second.shape[1]);
-  if (parsed.stage == "scales")
-    return ArrayRecord{"u8", {static_cast<uint64_t>(padded_size(parsed.scale_layout, rows, cols))}, "", ""};
-  const CodeLayoutInfo& layout = row_of(code_layout_table, parsed.code_layout);
-  if (parsed.stage != "codes" || !holds(layout, code_bits(c))) return std::nullopt;
-  const auto bytes = static_cast<uint64_t>(padded_bytes(layout.id, rows, has_fp4_codes(c) ? 2 * cols : cols));
-  return ArrayRecord{layout.word_bytes == 4 ? "u32" : "u8", {bytes / static_cast<uint64_t>(layout.word_bytes)}, "", ""};
-}
-
-namespace {
-
 // An array in a layout that the bundle does not hold.
 Array relaid_array(const Bundle& bundle, const Case& c, const std::string& name, const ArrayRecord& record) {
   const ArrayName parsed = parse_array_name(name);
@@ -154,10 +65,6 @@ Array relaid_array(const Bundle& bundle, const Case& c, const std::string& name,
           : to_layout(parsed.code_layout, from_layout(stored, plain.bytes, rows, codes, name), rows, codes);
   return {name, record.dtype, record.shape, {moved.begin(), moved.end()}};
 }
-
-}  // namespace
-
-namespace {
 
 LoadedCase& loaded(const Bundle& bundle, const Case& c) {
   LoadedCase& l = *bundle.loaded;
@@ -227,6 +134,89 @@ Case with_operands(const Bundle& bundle, const Case& c) {
 }
 
 }  // namespace
+
+void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
+                  bool force, const std::string& backend, int threads, const CaseProgress& progress, bool as_readmemh) {
+  StagedFolder folder(dir, force);
+  Json list = Json::array();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Json entry = case_json(cases[i]);
+    const std::vector<Array> arrays = make_arrays(cases[i], backend, threads);
+    for (const Array& a : arrays) {
+      Json& record = entry["arrays"][a.name];
+      record = {{"dtype", a.dtype}, {"shape", a.shape}, {"sha256", content_hash(a)}};
+      if (is_large(cases[i]) && !is_question(a.name)) {
+        record["block_sha256"] = block_hashes(a);
+        continue;
+      }
+      const std::filesystem::path file = folder.file(file_of(cases[i], a.name));
+      save_tensor(file.string(), parse_dtype("golden", a.dtype), a.shape, a.bytes.data());
+      record["file_sha256"] = sha256_file(file);
+    }
+    if (as_readmemh)
+      for (const TextFile& f : readmemh_files(cases[i], arrays, backend, threads))
+        write_file(folder.file(cases[i].name + "/" + f.name), f.text, false);
+    if (cases[i].is_gemm) entry["told_apart"] = told_apart(arrays);
+    list.push_back(std::move(entry));
+    if (progress) progress(i + 1, cases.size());
+  }
+  const Json manifest = {{"schema", 2},
+                         {"suite", suite},
+                         {"version", version()},
+                         {"signature", arithmetic_signature()},
+                         {"sha256_of", "array bytes, little endian, C order, without the .npy header"},
+                         {"file_sha256_of", "the whole .npy"},
+                         {"block_sha256_of", "every 2^20 of these bytes, of answers that are not stored"},
+                         {"manifest_sha256_of", "this file as compact JSON with sorted keys, without manifest_sha256"},
+                         {"cases", list}};
+  write_file(folder.file("manifest.json"), sealed_manifest(manifest, 1), false);
+  folder.commit();
+}
+
+Bundle made_bundle(Case c, const std::string& backend, int threads) {
+  Bundle bundle;
+  const auto inputs = std::make_shared<const CaseInputs>(inputs_of(c, std::move(c.given_a), std::move(c.given_b)));
+  c.given_a.clear(), c.given_b.clear();  // they are among the inputs
+  bundle.cases = {c};
+  *bundle.loaded = {c.name, {}, inputs, lazy_arrays(c, inputs, backend, threads), {}};
+  for (const LazyArray& a : bundle.loaded->to_make) bundle.cases[0].stored[a.name] = {a.dtype, a.shape, "", ""};
+  return bundle;
+}
+
+Bundle open_bundle(const std::filesystem::path& dir) {
+  return bundle_of(open_manifest(dir, "make a bundle with `fp4sim golden make`"), dir);
+}
+
+Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir) {
+  const std::string place = (dir / "manifest.json").string();
+  if (!manifest.is_object() || !manifest.contains("cases") || !manifest["cases"].is_array())
+    throw Error(place + ": is not that of a golden bundle: it has no list `cases`");
+  Bundle bundle;
+  bundle.dir = dir;
+  bundle.signature =
+      manifest.value("signature", Json()).is_string() ? manifest["signature"].get<std::string>() : "none";
+  std::set<std::string> names;
+  for (const Json& j : manifest["cases"]) {
+    bundle.cases.push_back(case_from_json(j, fmt::format("{}: cases[{}]", place, bundle.cases.size())));
+    const std::string& name = bundle.cases.back().name;
+    if (!names.insert(name).second) throw Error(place + ": two cases are called '" + name + "'");
+  }
+  return bundle;
+}
+
+std::optional<ArrayRecord> find_array(const Case& c, const std::string& name) {
+  if (const auto stored = c.stored.find(name); stored != c.stored.end()) return stored->second;
+  const ArrayName parsed = parse_array_name(name);
+  const auto plain = c.stored.find(parsed.part);
+  if (plain == c.stored.end() || plain->second.dtype != "u8" || plain->second.shape.size() != 2) return std::nullopt;
+  const auto rows = static_cast<int64_t>(plain->second.shape[0]), cols = static_cast<int64_t>(plain->second.shape[1]);
+  if (parsed.stage == "scales")
+    return ArrayRecord{"u8", {static_cast<uint64_t>(padded_size(parsed.scale_layout, rows, cols))}, "", ""};
+  const CodeLayoutInfo& layout = row_of(code_layout_table, parsed.code_layout);
+  if (parsed.stage != "codes" || !holds(layout, code_bits(c))) return std::nullopt;
+  const auto bytes = static_cast<uint64_t>(padded_bytes(layout.id, rows, has_fp4_codes(c) ? 2 * cols : cols));
+  return ArrayRecord{layout.word_bytes == 4 ? "u32" : "u8", {bytes / static_cast<uint64_t>(layout.word_bytes)}, "", ""};
+}
 
 const CaseInputs& load_inputs(const Bundle& bundle, const Case& c) {
   LoadedCase& l = loaded(bundle, c);

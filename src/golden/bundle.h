@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "src/golden/suite.h"
 
@@ -17,7 +19,7 @@ using CaseProgress = std::function<void(size_t done, size_t all)>;
 
 // Writes a suite (or any list of cases) as a folder that appears whole or not at all. Answers of cases of more than
 // 2^20 elements are not written: the manifest has the SHA-256 of every 2^20 bytes of them. With `as_readmemh` the words
-// of readmemh.h stand beside the arrays.
+// of readmemh_files() stand beside the arrays.
 void write_bundle(const std::string& suite, const std::vector<Case>& cases, const std::filesystem::path& dir,
                   bool force, const std::string& backend, int threads, const CaseProgress& progress = {},
                   bool as_readmemh = false);
@@ -71,5 +73,19 @@ std::vector<Difference> check_bundle(const Bundle& bundle, const std::string& ba
 // false.
 std::string stream_line(const Case& c, const std::string& backend, int threads, bool answers,
                         std::vector<std::string>* declined = nullptr);
+
+// Cases as text for hardware simulators: words in hexadecimal, a row or an output a line, that $readmemh reads. A line
+// of codes is one packed word: element k at bits k*n and up, n its bits, so that the first is the last digit.
+struct TextFile {
+  std::string name, text;
+};
+
+// Of a product whose arrays are at hand: a.hex, b.hex, a_scales.hex, b_scales.hex, output_ADDER.hex and case.svh with
+// widths and counts. Error for a case that no dot unit has.
+std::vector<TextFile> readmemh_files(const Case& c, const std::vector<Array>& arrays, const std::string& backend,
+                                     int threads);
+
+// Bytes of such a file, little end first; comments and white space do not count. Error, which `place` opens.
+std::vector<unsigned char> bytes_of_hex(const std::string& place, std::string_view text);
 
 }  // namespace fp4::golden

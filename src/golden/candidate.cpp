@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "src/files/open_array.h"
-#include "src/golden/readmemh.h"
 #include "src/text/input_file.h"
 #include "src/text/named_rows.h"
 

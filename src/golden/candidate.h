@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "src/files/tensor_reader.h"
-#include "src/golden/array_name.h"
 #include "src/golden/array_words.h"
 #include "src/golden/bundle.h"
 
@@ -16,7 +15,7 @@ namespace fp4::golden {
 
 struct CandidateArray {
   size_t case_index = 0;
-  std::string stage;   // of array_name.h; input_stage: compared, but no answer of the kernel
+  std::string stage;   // of stage_names; input_stage: compared, but no answer of the kernel
   std::string golden;  // the golden array it is compared with: "codes", "output_fp32_block", "scales_128x4_transposed"
   std::string source;  // file or entry
   Array array;
@@ -46,5 +45,32 @@ struct CandidateOptions {
 
 // Error where a name fits no array of the bundle, or no answer is found, naming the cases and arrays of the bundle.
 Dump load_dump(const Bundle& bundle, const std::string& path, const CandidateOptions& options);
+
+// How much of a bundle a dump answers: a verdict says what it is about, so that one case of 24 does not read like all.
+struct Coverage {
+  struct Missing {
+    std::string part;  // "dequantized", "codes_transposed"
+    size_t cases = 0;  // judged cases whose dump lacks it
+    size_t of = 0;     // judged cases that have it
+  };
+  size_t cases = 0;   // of the bundle
+  size_t judged = 0;  // with at least one answer in the dump
+  std::vector<std::string> parts;
+  std::vector<Missing> missing;
+};
+
+// Of a bundle with the names of its arrays (Case::stored).
+Coverage coverage_of(const Bundle& bundle, const std::vector<CandidateArray>& arrays);
+
+// What judged cases lack: "tensor_scale, dequantized (2 of 3 cases)"; "" where nothing is missing.
+std::string missing_text(const Coverage& coverage);
+
+// "24 of 24 cases; stages scales codes; not in the dump: dequantized (2 of 3 cases)"
+std::string text_of(const Coverage& coverage);
+
+// What is asked for and not covered, a sentence each: "dequantized: not in the dump of 1 case". `required` holds "all",
+// "padding" or parts; Error for other words.
+std::vector<std::string> gaps(const Bundle& bundle, const Coverage& coverage, const std::vector<std::string>& required,
+                              bool all_cases);
 
 }  // namespace fp4::golden

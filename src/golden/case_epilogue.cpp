@@ -1,5 +1,4 @@
-#include "src/golden/case_epilogue.h"
-
+#include "src/golden/suite.h"
 #include "src/text/error.h"
 
 namespace fp4::golden {

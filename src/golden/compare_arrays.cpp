@@ -113,6 +113,74 @@ void mark_differences(Evidence& e) {
   e.differences = differences;
 }
 
+// What beyond the last row or column is not zero.
+void count_padding(const Evidence& e, const Words& stored, const Meaning& meaning, Comparison& r) {
+  for (size_t i = 0; i < e.homes.at.size(); ++i) {
+    if (e.homes.at[i] >= 0) continue;
+    --r.compared;
+    r.padding += stored[i] != 0 ? 1 : 0;
+    r.padding_nan += e.stage == "scales" && means_nan(meaning, stored[i]) ? 1 : 0;
+  }
+}
+
+// How far apart what differs is: by distances, of codes up to 255 by pairs of expected and got.
+struct Distances {
+  std::vector<uint64_t> at, pairs;
+  uint64_t nan_against_number = 0;
+  explicit Distances(bool is_float) : at(2 * far + 1, 0), pairs(is_float ? 0 : size_t{1} << 16, 0) {}
+  void add(const Meaning& meaning, uint32_t expected, uint32_t got, int64_t step, uint64_t times = 1) {
+    if (means_nan(meaning, expected) != means_nan(meaning, got))
+      nan_against_number += times;
+    else
+      at[static_cast<size_t>(distance_of(meaning, expected, got, step) + far)] += times;
+  }
+  Distances& operator+=(const Distances& o) {
+    nan_against_number += o.nan_against_number;
+    std::transform(at.begin(), at.end(), o.at.begin(), at.begin(), std::plus<>());
+    std::transform(pairs.begin(), pairs.end(), o.pairs.begin(), pairs.begin(), std::plus<>());
+    return *this;
+  }
+};
+
+void count_differences(const Evidence& e, const Meaning& meaning, Comparison& r) {
+  const int64_t step = steps_of(e.type);
+  const auto width = static_cast<size_t>(e.cols);
+  Distances all(meaning.is_float);
+  std::mutex mutex;
+  const auto count = [&](int64_t first, int64_t last) {
+    Distances mine(meaning.is_float);
+    Elements expected(width), got(width);
+    for (int64_t row = first; row < last; ++row) {
+      const size_t begin = static_cast<size_t>(row) * width;
+      const uint8_t* const wrong = &e.wrong.at[begin];
+      if (std::memchr(wrong, 1, width) == nullptr) continue;
+      e.copy_row(row, expected, got);
+      for (size_t k = 0; k < width; ++k) {
+        if (wrong[k] == 0) continue;
+        if (!meaning.is_float && (expected[k] | got[k]) < 256)
+          ++mine.pairs[expected[k] << 8 | got[k]];
+        else
+          mine.add(meaning, expected[k], got[k], step);
+      }
+    }
+    const std::lock_guard lock(mutex);
+    all += mine;
+  };
+  for_bands(e.rows, e.cols, count, int64_t{1} << 22);
+  for (uint32_t i = 0; i < all.pairs.size(); ++i)
+    if (all.pairs[i] > 0) all.add(meaning, i >> 8, i & 255u, step, all.pairs[i]);
+  r.nan_against_number = all.nan_against_number;
+  for (size_t d = 0; d < all.at.size(); ++d)
+    if (all.at[d] > 0) r.distance[static_cast<int64_t>(d) - far] = all.at[d];
+  const uint64_t shown = std::min<uint64_t>(e.differences, 10);
+  for (auto at = e.wrong.at.begin(); r.first.size() < shown; ++at) {
+    at = std::find(at, e.wrong.at.end(), 1);
+    const auto i = static_cast<size_t>(at - e.wrong.at.begin());
+    const uint32_t expected = e.expected.raw(i), got = e.got.raw(i);
+    r.first.push_back({{i / width, i % width}, expected, got, text_of(meaning, expected), text_of(meaning, got)});
+  }
+}
+
 }  // namespace
 
 int packed_bits(const Case& c, const std::string& array) {
@@ -260,78 +328,6 @@ Homes homes_of(const Case& c, const std::string& array) {
     for (int64_t k = 0; k < cols; ++k) homes.at[static_cast<size_t>(place.at(r, k))] = r * cols + k;
   return homes;
 }
-
-namespace {
-
-// What beyond the last row or column is not zero.
-void count_padding(const Evidence& e, const Words& stored, const Meaning& meaning, Comparison& r) {
-  for (size_t i = 0; i < e.homes.at.size(); ++i) {
-    if (e.homes.at[i] >= 0) continue;
-    --r.compared;
-    r.padding += stored[i] != 0 ? 1 : 0;
-    r.padding_nan += e.stage == "scales" && means_nan(meaning, stored[i]) ? 1 : 0;
-  }
-}
-
-// How far apart what differs is: by distances, of codes up to 255 by pairs of expected and got.
-struct Distances {
-  std::vector<uint64_t> at, pairs;
-  uint64_t nan_against_number = 0;
-  explicit Distances(bool is_float) : at(2 * far + 1, 0), pairs(is_float ? 0 : size_t{1} << 16, 0) {}
-  void add(const Meaning& meaning, uint32_t expected, uint32_t got, int64_t step, uint64_t times = 1) {
-    if (means_nan(meaning, expected) != means_nan(meaning, got))
-      nan_against_number += times;
-    else
-      at[static_cast<size_t>(distance_of(meaning, expected, got, step) + far)] += times;
-  }
-  Distances& operator+=(const Distances& o) {
-    nan_against_number += o.nan_against_number;
-    std::transform(at.begin(), at.end(), o.at.begin(), at.begin(), std::plus<>());
-    std::transform(pairs.begin(), pairs.end(), o.pairs.begin(), pairs.begin(), std::plus<>());
-    return *this;
-  }
-};
-
-void count_differences(const Evidence& e, const Meaning& meaning, Comparison& r) {
-  const int64_t step = steps_of(e.type);
-  const auto width = static_cast<size_t>(e.cols);
-  Distances all(meaning.is_float);
-  std::mutex mutex;
-  const auto count = [&](int64_t first, int64_t last) {
-    Distances mine(meaning.is_float);
-    Elements expected(width), got(width);
-    for (int64_t row = first; row < last; ++row) {
-      const size_t begin = static_cast<size_t>(row) * width;
-      const uint8_t* const wrong = &e.wrong.at[begin];
-      if (std::memchr(wrong, 1, width) == nullptr) continue;
-      e.copy_row(row, expected, got);
-      for (size_t k = 0; k < width; ++k) {
-        if (wrong[k] == 0) continue;
-        if (!meaning.is_float && (expected[k] | got[k]) < 256)
-          ++mine.pairs[expected[k] << 8 | got[k]];
-        else
-          mine.add(meaning, expected[k], got[k], step);
-      }
-    }
-    const std::lock_guard lock(mutex);
-    all += mine;
-  };
-  for_bands(e.rows, e.cols, count, int64_t{1} << 22);
-  for (uint32_t i = 0; i < all.pairs.size(); ++i)
-    if (all.pairs[i] > 0) all.add(meaning, i >> 8, i & 255u, step, all.pairs[i]);
-  r.nan_against_number = all.nan_against_number;
-  for (size_t d = 0; d < all.at.size(); ++d)
-    if (all.at[d] > 0) r.distance[static_cast<int64_t>(d) - far] = all.at[d];
-  const uint64_t shown = std::min<uint64_t>(e.differences, 10);
-  for (auto at = e.wrong.at.begin(); r.first.size() < shown; ++at) {
-    at = std::find(at, e.wrong.at.end(), 1);
-    const auto i = static_cast<size_t>(at - e.wrong.at.begin());
-    const uint32_t expected = e.expected.raw(i), got = e.got.raw(i);
-    r.first.push_back({{i / width, i % width}, expected, got, text_of(meaning, expected), text_of(meaning, got)});
-  }
-}
-
-}  // namespace
 
 Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden, const Evidence& e) {
   Comparison r = {c.name, candidate.stage, candidate.golden};

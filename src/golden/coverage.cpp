@@ -1,11 +1,10 @@
-#include "src/golden/coverage.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "src/golden/candidate.h"
 #include "src/text/named_rows.h"
 
 namespace fp4::golden {

@@ -8,8 +8,6 @@
 #include <optional>
 
 #include "src/golden/accidents.h"
-#include "src/golden/fits.h"
-#include "src/golden/places.h"
 #include "src/golden/variants.h"
 
 namespace fp4::golden {

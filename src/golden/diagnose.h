@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "src/golden/change.h"
 #include "src/golden/compare_arrays.h"
+#include "src/golden/variants.h"
 
 namespace fp4::golden {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "src/backends/backends.h"
-#include "src/golden/fits.h"
+#include "src/golden/accidents.h"
 
 namespace fp4::golden {
 namespace {
@@ -192,13 +192,10 @@ const AxisRow<RandomStream>* faulty_stream(const Case& c, const std::vector<Draw
 
 }  // namespace
 
-// Codes that other random words explain, when nothing in front of the rounding differs: scales and tensor scales equal.
 void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
                      const std::string& backend, uint64_t before, std::vector<Cause>& causes) {
-  for (const Evidence& e : evidence) {
-    const std::string stage = parse_array_name(e.array).stage;
-    if ((stage == "scales" || stage == "tensor_scale") && (e.differences > 0 || !e.is_matrix())) return;
-  }
+  for (const Evidence& e : evidence)
+    if ((e.stage == "scales" || e.stage == "tensor_scale") && (e.differences > 0 || !e.is_matrix())) return;
   for (const Evidence& e : evidence) {
     if (e.array != "codes") continue;
     const Elements got = e.got.all();

@@ -1,11 +1,10 @@
-#include "src/golden/dump_evidence.h"
-
 #include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <numeric>
 
 #include "src/arith/amax.h"
+#include "src/golden/accidents.h"
 
 namespace fp4::golden {
 namespace {
@@ -27,36 +26,6 @@ std::vector<int64_t> most_of(const std::vector<uint64_t>& differences, size_t co
   lines.resize(std::min(count, lines.size()));
   return lines;
 }
-
-}  // namespace
-
-std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence) {
-  const int64_t width = c.is_gemm ? c.rows_b : c.cols;
-  const auto side = static_cast<size_t>(c.is_gemm ? 24 : std::clamp<int64_t>(wanted / width, 2, 24));
-  if (c.rows * width < 8 * 24 * 24) return std::nullopt;
-  std::vector<uint64_t> rows(static_cast<size_t>(c.rows)), cols(static_cast<size_t>(width));
-  for (const Evidence& e : evidence) {
-    if (!e.is_matrix() || e.rows != c.rows || e.cols != width) return std::nullopt;
-    for (size_t r = 0, i = 0; r < rows.size(); ++r, i += cols.size()) {
-      if (std::memchr(&e.wrong.at[i], 1, cols.size()) == nullptr) continue;
-      for (size_t k = 0; k < cols.size(); ++k) rows[r] += e.wrong.at[i + k], cols[k] += e.wrong.at[i + k];
-    }
-  }
-  Sample s = {Cut::corner, c, {}, {}, {most_of(rows, side), most_of(cols, c.is_gemm ? side : cols.size())}, {}};
-  if (!c.is_gemm) std::sort(s.corner.cols.begin(), s.corner.cols.end());
-  for (const Evidence& e : evidence) {
-    Elements expected, got;
-    for (const int64_t i : s.corner.rows)
-      for (const int64_t j : s.corner.cols) {
-        expected.push_back(e.expected[static_cast<size_t>(i * width + j)]);
-        got.push_back(e.got[static_cast<size_t>(i * width + j)]);
-      }
-    s.evidence.push_back({e.array, e.stage, Words(std::move(expected)), Words(std::move(got)), e.type, e.zero});
-  }
-  return s;
-}
-
-namespace {
 
 // A window of a matrix: of the tensor, or of an array whose elements stand for `high` x `wide` of the tensor's.
 struct Window {
@@ -140,38 +109,6 @@ std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, co
   return s;
 }
 
-}  // namespace
-
-std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
-  std::vector<Sample> out;
-  const QuantSpec spec = quant_spec_from_words(c.words);
-  if (c.is_gemm || c.hadamard.size > 0 || !c.random_words.empty() || spec.block.kind == BlockKind::tensor) return out;
-  const float amax = finite_amax(in.a.data(), static_cast<int64_t>(in.a.size()));
-  if (magnitude_bits(amax) < 0x00800000u || std::any_of(in.a.begin(), in.a.end(), &is_nan)) return out;
-  for (const Cut cut : {Cut::rows, Cut::tile, Cut::turned_tile})
-    if (auto s = window_of(cut, c, in, evidence, amax)) out.push_back(std::move(*s));
-  return out;
-}
-
-bool Sample::tells(Kernel& k) const {
-  if (cut == Cut::corner && c.is_gemm) return !k.output_transposed || c.rows == c.rows_b;
-  if ((cut == Cut::corner) != (k.misread[0] != nullptr)) return false;
-  if (cut == Cut::corner) return true;
-  const bool has_values_alone = evidence.size() == 1 && evidence[0].stage == "dequantized";
-  const bool draws = k.a.draws_random_bits();
-  if (cut == Cut::rows)
-    return has_row_blocks(k.a) && !k.other_operand && !k.swap_operand_axis && !(k.recodes() && draws);
-  const bool in_tiles = !k.a.has_scale() || k.a.block.kind == BlockKind::vector || k.a.block.kind == BlockKind::square;
-  if (!in_tiles || draws || k.a.tensor_scale_cols(1) > 0) return false;
-  if (cut == Cut::tile) return !k.other_operand && (!k.swap_operand_axis || has_values_alone);
-  if (k.other_operand == k.swap_operand_axis || k.codes_in || k.scales_in || (k.swap_operand_axis && has_values_alone))
-    return false;
-  k.other_operand = k.swap_operand_axis = false;
-  return true;
-}
-
-namespace {
-
 // How a kernel's elements explain those that came, beside the golden ones.
 void count(Score& s, uint32_t zero, const Elements& now, const Elements& before, const Elements& got, size_t size,
            bool same_size) {
@@ -246,6 +183,60 @@ void count_in_order(Score& s, const Placing& order, const Evidence& e, const Wor
 }
 
 }  // namespace
+
+std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence) {
+  const int64_t width = c.is_gemm ? c.rows_b : c.cols;
+  const auto side = static_cast<size_t>(c.is_gemm ? 24 : std::clamp<int64_t>(wanted / width, 2, 24));
+  if (c.rows * width < 8 * 24 * 24) return std::nullopt;
+  std::vector<uint64_t> rows(static_cast<size_t>(c.rows)), cols(static_cast<size_t>(width));
+  for (const Evidence& e : evidence) {
+    if (!e.is_matrix() || e.rows != c.rows || e.cols != width) return std::nullopt;
+    for (size_t r = 0, i = 0; r < rows.size(); ++r, i += cols.size()) {
+      if (std::memchr(&e.wrong.at[i], 1, cols.size()) == nullptr) continue;
+      for (size_t k = 0; k < cols.size(); ++k) rows[r] += e.wrong.at[i + k], cols[k] += e.wrong.at[i + k];
+    }
+  }
+  Sample s = {Cut::corner, c, {}, {}, {most_of(rows, side), most_of(cols, c.is_gemm ? side : cols.size())}, {}};
+  if (!c.is_gemm) std::sort(s.corner.cols.begin(), s.corner.cols.end());
+  for (const Evidence& e : evidence) {
+    Elements expected, got;
+    for (const int64_t i : s.corner.rows)
+      for (const int64_t j : s.corner.cols) {
+        expected.push_back(e.expected[static_cast<size_t>(i * width + j)]);
+        got.push_back(e.got[static_cast<size_t>(i * width + j)]);
+      }
+    s.evidence.push_back({e.array, e.stage, Words(std::move(expected)), Words(std::move(got)), e.type, e.zero});
+  }
+  return s;
+}
+
+std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
+  std::vector<Sample> out;
+  const QuantSpec spec = quant_spec_from_words(c.words);
+  if (c.is_gemm || c.hadamard.size > 0 || !c.random_words.empty() || spec.block.kind == BlockKind::tensor) return out;
+  const float amax = finite_amax(in.a.data(), static_cast<int64_t>(in.a.size()));
+  if (magnitude_bits(amax) < 0x00800000u || std::any_of(in.a.begin(), in.a.end(), &is_nan)) return out;
+  for (const Cut cut : {Cut::rows, Cut::tile, Cut::turned_tile})
+    if (auto s = window_of(cut, c, in, evidence, amax)) out.push_back(std::move(*s));
+  return out;
+}
+
+bool Sample::tells(Kernel& k) const {
+  if (cut == Cut::corner && c.is_gemm) return !k.output_transposed || c.rows == c.rows_b;
+  if ((cut == Cut::corner) != (k.misread[0] != nullptr)) return false;
+  if (cut == Cut::corner) return true;
+  const bool has_values_alone = evidence.size() == 1 && evidence[0].stage == "dequantized";
+  const bool draws = k.a.draws_random_bits();
+  if (cut == Cut::rows)
+    return has_row_blocks(k.a) && !k.other_operand && !k.swap_operand_axis && !(k.recodes() && draws);
+  const bool in_tiles = !k.a.has_scale() || k.a.block.kind == BlockKind::vector || k.a.block.kind == BlockKind::square;
+  if (!in_tiles || draws || k.a.tensor_scale_cols(1) > 0) return false;
+  if (cut == Cut::tile) return !k.other_operand && (!k.swap_operand_axis || has_values_alone);
+  if (k.other_operand == k.swap_operand_axis || k.codes_in || k.scales_in || (k.swap_operand_axis && has_values_alone))
+    return false;
+  k.other_operand = k.swap_operand_axis = false;
+  return true;
+}
 
 Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence) {
   Score s;

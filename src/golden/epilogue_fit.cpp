@@ -9,7 +9,7 @@
 
 #include "src/arith/spec_text.h"
 #include "src/files/large_pages.h"
-#include "src/golden/fits.h"
+#include "src/golden/accidents.h"
 
 namespace fp4::golden {
 namespace {

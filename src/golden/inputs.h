@@ -11,12 +11,7 @@ namespace fp4::golden {
 
 enum class InputKind : uint8_t { boundary, gaussian, heavy_tailed, subnormal, special, spread, cancelling };
 
-struct InputKindInfo {
-  InputKind id;
-  const char* name;
-  const char* doc;
-};
-inline constexpr InputKindInfo input_kind_table[] = {
+inline constexpr AxisWord<InputKind> input_kind_table[] = {
     {InputKind::boundary, "boundary",
      "within 2 ulp of code boundaries and of stochastic thresholds, maxima within 4 ulp of binades and scale "
      "midpoints"},

@@ -1,10 +1,9 @@
-#include "src/golden/misread.h"
-
 #include <fmt/format.h>
 
 #include <memory>
 #include <type_traits>
 
+#include "src/golden/faulty_kernel.h"
 #include "src/layout/digit_layout.h"
 
 namespace fp4::golden {

@@ -1,10 +1,10 @@
-#include "src/golden/places.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <string_view>
+
+#include "src/golden/compare_arrays.h"
 
 namespace fp4::golden {
 namespace {

@@ -1,10 +1,9 @@
-#include "src/golden/readmemh.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 
+#include "src/golden/bundle.h"
 #include "src/golden/variants.h"
 #include "src/text/error.h"
 

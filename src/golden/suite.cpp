@@ -1,6 +1,5 @@
 #include "src/golden/suite.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -40,7 +39,7 @@ struct Builder {
 
 void add_formats(Builder& b, int64_t rows, int64_t cols, bool transposes) {
   for (const char* format : formats) {
-    for (const InputKindInfo& kind : input_kind_table) {
+    for (const auto& kind : input_kind_table) {
       if (kind.id == InputKind::cancelling) continue;  // of products
       b.add(format, kind.id, rows, cols).with_transpose = transposes && kind.id == InputKind::boundary;
     }
@@ -192,18 +191,18 @@ std::vector<unsigned char> bytes_of(const std::vector<float>& v) {
 
 Case make_case(const std::string& words, InputKind input, int64_t rows, int64_t rows_b, int64_t cols,
                RandomPlace place) {
-  Case c;
   std::string tag = words;
   for (char& ch : tag) {
     if (ch == ',') ch = '.';
     if (ch == '=') ch = '-';
   }
-  c.name = tag + "." + row_of(input_kind_table, input).name + "." + std::to_string(rows) + "x" + std::to_string(cols);
-  c.words = words;
-  c.input = input;
-  c.rows = rows;
-  c.cols = cols;
-  c.place = place;
+  tag += std::string(".") + row_of(input_kind_table, input).name;
+  Case c = {.name = tag + "." + std::to_string(rows) + "x" + std::to_string(cols),
+            .words = words,
+            .input = input,
+            .rows = rows,
+            .cols = cols,
+            .place = place};
   if (rows_b == 0) return c;
   c.name = "gemm." + c.name + "x" + std::to_string(rows_b);
   c.is_gemm = true;

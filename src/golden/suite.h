@@ -2,17 +2,62 @@
 // function of it, so `make` writes them, `check` computes them again and `verify` explains what differs.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "fp4/epilogue.h"
 #include "src/arith/spec_text.h"
 #include "src/backends/sparse.h"
-#include "src/golden/case_epilogue.h"
+#include "src/golden/inputs.h"
+#include "src/layout/digit_layout.h"
 
 namespace fp4::golden {
+
+// What a kernel does after alpha*P + beta*C + bias. gelu_tanh is x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+enum class Activation : uint8_t { none, relu, gelu, gelu_tanh, silu };
+struct ActivationInfo {
+  Activation id;
+  const char* name;
+  const char* doc;
+  const char* source;
+  double least;  // no output lies below it
+};
+inline constexpr ActivationInfo activation_table[] = {
+    {Activation::none, "none", "the sum itself", "definition", -HUGE_VAL},
+    {Activation::relu, "relu", "max(x, 0)", "CUBLASLT_EPILOGUE_RELU", 0.0},
+    {Activation::gelu, "gelu", "x/2 (1 + erf(x/sqrt 2))", "PyTorch gelu", -0.17},
+    {Activation::gelu_tanh, "gelu_tanh", "GELU by tanh", "CUBLASLT_EPILOGUE_GELU; PyTorch gelu, approximate=tanh",
+     -0.1705},
+    {Activation::silu, "silu", "x/(1 + exp(-x))", "SwiGLU kernels", -0.2785},
+};
+static_assert(ids_are_indices(activation_table));
+
+// Worked out in fp64 and rounded once to fp32: kernels' own erf and tanh err by an ulp or two, which an output in bf16
+// or fp16 hides but for one in some thousands.
+float activated(Activation how, float x);
+
+// What a kernel does to a product before it stores it, when that is said: alpha*P + beta*C + bias as fp4/epilogue.h, an
+// activation, then one rounding.
+struct CaseEpilogue {
+  Epilogue how;
+  RealType output = RealType::fp32;
+  std::vector<float> c{}, bias{};  // [M, N] and [N]; empty where there is none
+  Activation activation = Activation::none;
+
+  bool is_said() const {
+    return how.alpha != 1.0f || how.beta != 0.0f || how.has_bias || output != RealType::fp32 ||
+           activation != Activation::none;
+  }
+  // Error, naming the case, when c or bias has another size.
+  void check(const std::string& name, int64_t rows, int64_t cols) const;
+  float value(float product, size_t i, size_t cols) const;
+  void apply(std::vector<float>& product, int64_t cols) const;
+};
 
 // An array as a bundle's manifest describes it.
 struct ArrayRecord {
@@ -47,6 +92,46 @@ struct Case {
   std::map<std::string, uint64_t> told_apart;  // gemm: outputs of an accumulator that are not fp32_block's
   std::map<std::string, ArrayRecord> stored;   // of a case that was read from a bundle
 };
+
+// What the name of an array says: "scales_128x4_transposed" is the stage `scales` of the transposed operand in tiles.
+// The names are those that make_arrays() gives, and codes_ and scales_ with every layout of digit_layout.h.
+
+// What is judged, in the order of a kernel's work.
+inline constexpr const char* stage_names[] = {"scales", "tensor_scale", "codes", "dequantized", "output"};
+inline constexpr const char* input_stage = "input";  // what a kernel is given: input, a, b, random, metadata
+
+struct ArrayName {
+  std::string stage;  // one of stage_names, input_stage, or "" for a name that no bundle has
+  std::string part;   // the array whatever its layout: "scales_transposed"; outputs of all accumulators are "output"
+  bool is_transposed = false;
+  CodeLayout code_layout = CodeLayout::low_first;
+  ScaleLayout scale_layout = ScaleLayout::linear;
+};
+
+inline ArrayName parse_array_name(std::string_view name) {
+  ArrayName out;
+  std::string_view base = name;
+  constexpr std::string_view transposed = "_transposed";
+  out.is_transposed = base.ends_with(transposed);
+  if (out.is_transposed) base.remove_suffix(transposed.size());
+  for (const CodeLayoutInfo& layout : code_layout_table)
+    if (base == std::string("codes_") + layout.name) {
+      out.code_layout = layout.id;
+      base = "codes";
+    }
+  for (const ScaleLayoutInfo& layout : scale_layout_table)
+    if (base == std::string("scales_") + layout.name) {
+      out.scale_layout = layout.id;
+      base = "scales";
+    }
+  if (base.starts_with("output_")) base = "output";
+  for (const char* stage : stage_names)
+    if (base == stage) out.stage = stage;
+  for (const char* given : {"input", "a", "b", "random", "metadata"})
+    if (base == given) out.stage = input_stage;
+  if (!out.stage.empty()) out.part = std::string(base) + std::string(out.is_transposed ? transposed : "");
+  return out;
+}
 
 struct SuiteInfo {
   const char* name;

@@ -127,10 +127,7 @@ void mark_best(std::vector<CompareLine>& lines, size_t first, size_t count) {
 // Every spec under every mask and rotation, of the first all specs first.
 std::vector<CompareLine> settings_of(const CompareJob& job) {
   std::vector<CompareLine> settings;
-  std::vector<std::string> words;
-  for (const SparsityInfo& row : sparsity_table) words.emplace_back(row.name);
-  for (const std::string& mask : job.sparse)
-    if (find_row(sparsity_table, mask) == nullptr) throw unknown_word("compare --sparse", mask, words);
+  for (const std::string& mask : job.sparse) named_row("compare --sparse", mask, sparsity_table);
   if (!job.sparse.empty() && !job.hadamards.empty())
     throw Error("compare --hadamard: it mixes elements that --sparse keeps with others");
   for (const std::string& mask : job.sparse.empty() ? std::vector<std::string>{""} : job.sparse)

@@ -31,6 +31,62 @@ void erase_format(ordered_json& config) {
       for (const char* key : format_keys) config[part].erase(key);
 }
 
+// compressed-tensors' `ignore`: names of modules, and patterns of those that a rule keeps ("re:.*vision_tower.*"),
+// which also match what transformers calls them. No pattern matches a quantised module.
+std::vector<std::string> ignored_modules(const ConfigJob& job) {
+  // A glob as a regular expression that matches from the beginning of the name on.
+  const auto expression = [](std::string_view glob) {
+    std::string out = "re:";
+    for (const char c : glob) out += c == '*' ? ".*" : c == '.' ? "\\." : std::string(1, c);
+    return glob.ends_with('*') ? out : out + "$";
+  };
+  const auto is_safe = [&](const std::string& glob) {
+    return std::none_of(job.quantised.begin(), job.quantised.end(),
+                        [&](const auto& m) { return has_match({glob}, m); });
+  };
+  std::vector<std::string> out;
+  const auto add = [&](std::string word) {
+    if (std::find(out.begin(), out.end(), word) == out.end()) out.push_back(std::move(word));
+  };
+  for (const std::string& module : job.left) {
+    const KeepRule* rule = keep_rule_of(module + ".weight");
+    std::string glob = rule != nullptr ? rule->name : "";
+    if (glob.ends_with(".*")) glob.resize(glob.size() - 2);
+    const bool is_general = glob.starts_with('*') && has_match({glob}, module) && is_safe(glob);
+    add(is_general ? expression(glob) : module);
+    if (rule != nullptr && *rule->loaded != '\0' && is_safe(rule->loaded)) add(expression(rule->loaded));
+    if (is_general) continue;
+    // "layers.0.mlp.up_proj": what comes before it has another name on the other side.
+    const size_t at = module.find("layers.");
+    if (!job.has_towers || at == std::string::npos) continue;
+    if (const std::string tail = "*." + module.substr(at); is_safe(tail)) add(expression(tail));
+  }
+  return out;
+}
+
+// As Model-Optimizer writes exclude_modules: of each module that is left the shortest dotted prefix, with a star, under
+// which nothing is quantised.
+std::vector<std::string> prefix_patterns(std::vector<std::string> left, std::vector<std::string> quantised) {
+  std::sort(quantised.begin(), quantised.end());
+  const auto is_begun = [&](const std::string& prefix) {
+    const auto at = std::lower_bound(quantised.begin(), quantised.end(), prefix);
+    return at != quantised.end() && at->starts_with(prefix);
+  };
+  std::set<std::string> out;
+  for (const std::string& name : left) {
+    std::string pattern = name;
+    for (size_t dot = name.find('.'); dot != std::string::npos && pattern == name; dot = name.find('.', dot + 1)) {
+      const std::string prefix = name.substr(0, dot);
+      if (!is_begun(prefix))
+        pattern = prefix + "*";
+      else if (!is_begun(prefix + ".") && !std::binary_search(quantised.begin(), quantised.end(), prefix))
+        pattern = prefix + ".*";
+    }
+    out.insert(pattern);
+  }
+  return {out.begin(), out.end()};
+}
+
 // Of weights or inputs, as compressed-tensors' QuantizationArgs.
 ordered_json compressed_arguments(const CheckpointScheme& scheme, const ordered_json& dynamic) {
   if (scheme.is_fp8())
@@ -96,17 +152,13 @@ ordered_json model_optimizer_entry(const ConfigJob& job) {
 Activations activations_of(const std::string& place, const std::string& word, const CheckpointScheme& scheme) {
   const EngineRules& rules = scheme.engine;
   if (word.empty()) return rules.activations[0];
-  const ActivationsInfo* row = nullptr;
-  std::vector<std::string> known, taken;
-  for (const ActivationsInfo& info : activations_table) {
-    known.emplace_back(info.name);
-    if (word == info.name) row = &info;
-    if (std::find(std::begin(rules.activations), std::end(rules.activations), info.id) != std::end(rules.activations))
-      taken.emplace_back(info.name);
-  }
-  if (row == nullptr) throw unknown_word(place, word, known);
-  if (std::find(taken.begin(), taken.end(), word) != taken.end()) return row->id;
-  const bool needs_factor = row->id == Activations::dynamic && *rules.inputs != '\0';
+  const Activations wanted = named_row(place, word, activations_table).id;
+  std::vector<std::string> taken;
+  for (const auto& row : activations_table)
+    if (std::find(std::begin(rules.activations), std::end(rules.activations), row.id) != std::end(rules.activations))
+      taken.emplace_back(row.name);
+  if (std::find(taken.begin(), taken.end(), word) != taken.end()) return wanted;
+  const bool needs_factor = wanted == Activations::dynamic && *rules.inputs != '\0';
   throw Error(fmt::format(
       "{}: {} takes {}, not {}{}", place, scheme.name, fmt::join(taken, " or "), word,
       needs_factor ? fmt::format(": engines multiply {}, which only calibration gives", rules.inputs) : ""));
@@ -117,58 +169,6 @@ std::string module_of(const std::string& tensor) {
   if (tensor.ends_with(ending)) return tensor.substr(0, tensor.size() - ending.size());
   const size_t dot = tensor.rfind('.');
   return is_expert(tensor) && dot != std::string::npos ? tensor.substr(0, dot) : tensor;
-}
-
-std::vector<std::string> ignored_modules(const ConfigJob& job) {
-  // A glob as a regular expression that matches from the beginning of the name on.
-  const auto expression = [](std::string_view glob) {
-    std::string out = "re:";
-    for (const char c : glob) out += c == '*' ? ".*" : c == '.' ? "\\." : std::string(1, c);
-    return glob.ends_with('*') ? out : out + "$";
-  };
-  const auto is_safe = [&](const std::string& glob) {
-    return std::none_of(job.quantised.begin(), job.quantised.end(),
-                        [&](const auto& m) { return has_match({glob}, m); });
-  };
-  std::vector<std::string> out;
-  const auto add = [&](std::string word) {
-    if (std::find(out.begin(), out.end(), word) == out.end()) out.push_back(std::move(word));
-  };
-  for (const std::string& module : job.left) {
-    const KeepRule* rule = keep_rule_of(module + ".weight");
-    std::string glob = rule != nullptr ? rule->name : "";
-    if (glob.ends_with(".*")) glob.resize(glob.size() - 2);
-    const bool is_general = glob.starts_with('*') && has_match({glob}, module) && is_safe(glob);
-    add(is_general ? expression(glob) : module);
-    if (rule != nullptr && *rule->loaded != '\0' && is_safe(rule->loaded)) add(expression(rule->loaded));
-    if (is_general) continue;
-    // "layers.0.mlp.up_proj": what comes before it has another name on the other side.
-    const size_t at = module.find("layers.");
-    if (!job.has_towers || at == std::string::npos) continue;
-    if (const std::string tail = "*." + module.substr(at); is_safe(tail)) add(expression(tail));
-  }
-  return out;
-}
-
-std::vector<std::string> prefix_patterns(std::vector<std::string> left, std::vector<std::string> quantised) {
-  std::sort(quantised.begin(), quantised.end());
-  const auto is_begun = [&](const std::string& prefix) {
-    const auto at = std::lower_bound(quantised.begin(), quantised.end(), prefix);
-    return at != quantised.end() && at->starts_with(prefix);
-  };
-  std::set<std::string> out;
-  for (const std::string& name : left) {
-    std::string pattern = name;
-    for (size_t dot = name.find('.'); dot != std::string::npos && pattern == name; dot = name.find('.', dot + 1)) {
-      const std::string prefix = name.substr(0, dot);
-      if (!is_begun(prefix))
-        pattern = prefix + "*";
-      else if (!is_begun(prefix + ".") && !std::binary_search(quantised.begin(), quantised.end(), prefix))
-        pattern = prefix + ".*";
-    }
-    out.insert(pattern);
-  }
-  return {out.begin(), out.end()};
 }
 
 ordered_json quantised_config(ordered_json config, const ConfigJob& job) {

@@ -2,12 +2,11 @@
 // hf_quant_config.json for Model-Optimizer's.
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "src/model/cache_scales.h"
+#include "src/model/model_job.h"
 
 namespace fp4 {
 
@@ -38,13 +37,5 @@ nlohmann::ordered_json decoded_config(nlohmann::ordered_json config, const std::
 
 // The module of a tensor: "l.0.up.weight" -> "l.0.up"; a stack of experts without ".weight": "l.0.experts".
 std::string module_of(const std::string& tensor);
-
-// compressed-tensors' `ignore`: names of modules, and patterns of those that a rule keeps ("re:.*vision_tower.*"),
-// which also match what transformers calls them. No pattern matches a quantised module.
-std::vector<std::string> ignored_modules(const ConfigJob& job);
-
-// As Model-Optimizer writes exclude_modules: of each module that is left the shortest dotted prefix, with a star, under
-// which nothing is quantised.
-std::vector<std::string> prefix_patterns(std::vector<std::string> left, std::vector<std::string> quantised);
 
 }  // namespace fp4

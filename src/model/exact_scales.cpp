@@ -1,5 +1,6 @@
-#include "src/model/exact_scales.h"
-
+// MXFP4 as NVFP4 without loss (NVIDIA Model-Optimizer, --cast_mxfp4_to_nvfp4): the same codes under a factor g = 2^m,
+// and the scale 2^k of 32 elements as two E4M3 scales 2^(k - m), which E4M3 has from 2^-9 to 2^8. With m = k_max - 8
+// that is every block whose k is at most 17 below the largest; codes of smaller ones are rounded under 2^-9.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,8 +9,9 @@
 #include <map>
 #include <set>
 
+#include "src/model/decode.h"
 #include "src/model/model_plan.h"
-#include "src/model/plan_parts.h"
+#include "src/model/weight_reader.h"
 
 namespace fp4 {
 namespace {
@@ -30,29 +32,28 @@ bool is_zero(const std::uint8_t* codes) {
   return std::all_of(codes, codes + block_bytes, [](std::uint8_t byte) { return (byte & 0x77) == 0; });
 }
 
-}  // namespace
+// How many blocks of a weight have the scale 2^k, of those with a code other than 0.
+struct ScaleCounts {
+  std::map<int, std::uint64_t> blocks = {};  // by k
 
-void ScaleCounts::add(const ScaleCounts& other) {
-  for (const auto& [k, count] : other.blocks) blocks[k] += count;
-}
-
-std::uint64_t ScaleCounts::all() const {
-  std::uint64_t count = 0;
-  for (const auto& [k, here] : blocks) count += here;
-  return count;
-}
-
-std::uint64_t ScaleCounts::out_of_range(int power) const {
-  std::uint64_t count = all();
-  for (int k = power + lowest; k <= power + highest; ++k)
-    if (const auto at = blocks.find(k); at != blocks.end()) count -= at->second;
-  return count;
-}
-
-int ScaleCounts::power() const {
-  constexpr int smallest_normal = -126;
-  return blocks.empty() ? 0 : std::max(blocks.rbegin()->first - highest, smallest_normal);
-}
+  void add(const ScaleCounts& other) {
+    for (const auto& [k, count] : other.blocks) blocks[k] += count;
+  }
+  std::uint64_t all() const {
+    std::uint64_t count = 0;
+    for (const auto& [k, here] : blocks) count += here;
+    return count;
+  }
+  // Under the factor 2^power.
+  std::uint64_t out_of_range(int power) const {
+    std::uint64_t count = all();
+    for (int k = power + lowest; k <= power + highest; ++k)
+      if (const auto at = blocks.find(k); at != blocks.end()) count -= at->second;
+    return count;
+  }
+  // m, at least -126: 2^m is no subnormal.
+  int power() const { return blocks.empty() ? 0 : std::max(blocks.rbegin()->first - highest, -126); }
+};
 
 ScaleCounts count_scales(WeightReader& reader) {
   constexpr std::int64_t band_bytes = std::int64_t{1} << 20;
@@ -68,24 +69,6 @@ ScaleCounts count_scales(WeightReader& reader) {
     if (blocks[static_cast<std::size_t>(code)] > 0) counts.blocks[code - bias] = blocks[static_cast<std::size_t>(code)];
   return counts;
 }
-
-void to_exact_nvfp4(int power, std::vector<std::uint8_t>& scales, std::vector<std::uint8_t>& codes) {
-  std::vector<std::uint8_t> out(2 * scales.size());
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    const int own = scales[i] - bias - power;
-    const std::uint32_t scale =
-        encode(format_of(Scale::ue4m3), {1, std::clamp(own, lowest, highest), false}, false, {});
-    out[2 * i] = out[2 * i + 1] = scales[i] == nan_e8m0 ? nan_e4m3 : static_cast<std::uint8_t>(scale);
-    if (scales[i] == nan_e8m0 || own >= lowest) continue;
-    std::uint8_t* block = codes.data() + i * block_bytes;
-    for (int b = 0; b < block_bytes; ++b)
-      block[b] =
-          static_cast<std::uint8_t>(rounded(block[b] & 15u, lowest - own) | rounded(block[b] >> 4u, lowest - own) << 4);
-  }
-  scales = std::move(out);
-}
-
-namespace {
 
 // The NMSE that rounding under 2^power costs.
 double loss_of(WeightReader& reader, int power) {
@@ -115,6 +98,22 @@ bool is_mxfp4(const ModelTensor& t) {
 }
 
 }  // namespace
+
+void to_exact_nvfp4(int power, std::vector<std::uint8_t>& scales, std::vector<std::uint8_t>& codes) {
+  std::vector<std::uint8_t> out(2 * scales.size());
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const int own = scales[i] - bias - power;
+    const std::uint32_t scale =
+        encode(format_of(Scale::ue4m3), {1, std::clamp(own, lowest, highest), false}, false, {});
+    out[2 * i] = out[2 * i + 1] = scales[i] == nan_e8m0 ? nan_e4m3 : static_cast<std::uint8_t>(scale);
+    if (scales[i] == nan_e8m0 || own >= lowest) continue;
+    std::uint8_t* block = codes.data() + i * block_bytes;
+    for (int b = 0; b < block_bytes; ++b)
+      block[b] =
+          static_cast<std::uint8_t>(rounded(block[b] & 15u, lowest - own) | rounded(block[b] >> 4u, lowest - own) << 4);
+  }
+  scales = std::move(out);
+}
 
 void carry_exactly(ModelPlan& model) {
   const ModelJob& job = model.job;

@@ -1,5 +1,3 @@
-#include "src/model/model_folder.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -8,7 +6,8 @@
 #include "src/files/safetensors.h"
 #include "src/model/engine_config.h"
 #include "src/model/keep_rules.h"
-#include "src/model/side_files.h"
+#include "src/model/model_files.h"
+#include "src/model/model_plan.h"
 #include "src/text/json_reader.h"
 
 namespace fp4 {

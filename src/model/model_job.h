@@ -1,6 +1,8 @@
 // What is asked of a whole model: from scheme to scheme, or back to real numbers.
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,5 +39,39 @@ struct ModelJob {
   bool writes_gguf() const { return scheme != nullptr && scheme->gguf != GgufValues::plain; }
   const char* command() const { return scheme != nullptr ? "quantize" : "dequantize"; }
 };
+
+// What config.json and hf_quant_config.json say of the model that is read: its architecture, and what lies beside
+// weights.
+struct SourceConfig {
+  std::string file;                            // config.json of the folder, or beside the file
+  nlohmann::ordered_json config = nullptr;     // null without one
+  nlohmann::ordered_json optimizer = nullptr;  // "quantization" of hf_quant_config.json
+
+  std::string model_type() const;  // "" where it is not said
+  std::string method() const;      // quant_method: "modelopt", "compressed-tensors"; "" of a model without
+  bool is_rotated() const;         // compressed-tensors' transform_config: inputs are turned before they are multiplied
+  bool has_towers() const;         // of vision or audio
+  // num_hidden_layers of the language model; nothing where it is not said, or where there are several stacks of layers.
+  std::optional<std::uint64_t> layers() const;
+  // The entry of the format of the KV cache: kv_cache_scheme (an object) or kv_cache_quant_algo ("FP8"); null without.
+  nlohmann::ordered_json cache() const;
+};
+
+// Of a folder, or of the folder of a file. Error, naming the file, for one that is no JSON object.
+SourceConfig source_config_of(const std::string& path);
+
+// Scales of an FP8 KV cache and the entry of the configuration that says so: both go together, or are named.
+
+// How the configuration that is written says the format of the KV cache.
+struct CacheEntries {
+  nlohmann::ordered_json scheme = nullptr;     // kv_cache_scheme of quantization_config; null: the model says none
+  nlohmann::ordered_json algorithm = nullptr;  // kv_cache_quant_algo of hf_quant_config.json
+  std::string refusal = {};  // why the scheme that is written cannot say the source's; "" where it can
+};
+CacheEntries cache_entries_of(const ModelJob& job, const SourceConfig& source);
+
+// What a scale of the cache is called in the output: as the engines of the scheme call it where an entry is written,
+// else as it is; "" where they know no such scale.
+std::string cache_name_in(const ModelJob& job, const CacheEntries& entries, const std::string& name);
 
 }  // namespace fp4

@@ -8,16 +8,11 @@
 #include <set>
 
 #include "src/arith/spec_text.h"
-#include "src/files/gguf_writer.h"
-#include "src/model/beside_weights.h"
-#include "src/model/exact_scales.h"
-#include "src/model/expert_engines.h"
-#include "src/model/gguf_engine.h"
+#include "src/files/gguf.h"
 #include "src/model/keep_rules.h"
 #include "src/model/model_files.h"
-#include "src/model/model_folder.h"
 #include "src/model/shard_hashes.h"
-#include "src/model/shared_factors.h"
+#include "src/model/weight_names.h"
 #include "src/text/error.h"
 
 namespace fp4 {
@@ -31,8 +26,7 @@ void refuse_remains(const std::string& out, const std::set<std::string>& written
   std::error_code unread;
   for (const fs::directory_entry& entry : fs::directory_iterator(out, unread)) {
     const std::string name = entry.path().filename().string();
-    const bool is_part =
-        name.ends_with(".safetensors") || name.ends_with(".gguf") || name.ends_with(".safetensors.index.json");
+    const bool is_part = is_shard(name) || name.ends_with(".safetensors.index.json");
     if (is_part && !written.contains(name))
       throw Error(
           fmt::format("{}: is of another model and would be read as a part of this one; remove it, or choose "
@@ -44,11 +38,11 @@ void refuse_remains(const std::string& out, const std::set<std::string>& written
 // What is asked, before a file is opened: kinds of files, a folder that is not the source, layouts of bytes in place.
 void check_job(const ModelJob& job, const std::vector<std::string>& files) {
   std::error_code missing;
-  if (job.out.ends_with(".gguf") || job.out.ends_with(".safetensors"))
+  if (is_shard(job.out))
     throw Error(fmt::format("{}: a model is written to a folder; give a name without {}", job.out,
                             fs::path(job.out).extension().string()));
   for (const std::string& file : files) {
-    if (!file.ends_with(".safetensors") && !file.ends_with(".gguf"))
+    if (!is_shard(file))
       throw Error(
           fmt::format("{} {}: models are read from .safetensors, .gguf or a folder of them", job.command(), file));
     if (fs::equivalent(fs::absolute(file).parent_path(), job.out, missing))
@@ -73,6 +67,26 @@ void check_job(const ModelJob& job, const std::vector<std::string>& files) {
                       job.scheme->gguf == GgufValues::nvfp4
                           ? ""
                           : " (or, of experts alone, `llama-quantize m.gguf OUT.gguf MXFP4_MOE`)"));
+}
+
+// The job's spec; Error when the scheme cannot hold it. A default one without a scheme.
+QuantSpec model_spec(const ModelJob& job) {
+  if (job.scheme == nullptr) return {};
+  const QuantSpec own = quant_spec_from_words(job.scheme->spec, job.scheme->name);
+  const QuantSpec s = quant_spec_from_words(job.words.empty() ? job.scheme->spec : job.words, "--spec");
+  const bool has_factor = job.scheme->meaning != Factor::one;
+  const bool may_lack =
+      has_factor && job.scheme->gguf != GgufValues::plain;  // STEM.scale is written where there is one
+  const bool fits = s.element == own.element && !s.choice.is_on && s.scale == own.scale && s.block == own.block &&
+                    (s.tensor_scale == (has_factor ? TensorScale::current : TensorScale::none) ||
+                     (may_lack && s.tensor_scale == TensorScale::none)) &&
+                    s.prescale == 1.0f && s.scale_rule != ScaleRule::encode;
+  if (fits) return s;
+  throw Error(
+      fmt::format("--spec: {} holds element {}, scale {}, block {}, tensor_scale {}, prescale 1 and scales, not "
+                  "their inverses; '{}' has others",
+                  job.scheme->name, info_of(own.element).name, row_of(scale_table, own.scale).name, job.scheme->block,
+                  has_factor ? "current" : "none", job.words));
 }
 
 bool is_utf8(const std::string& text) {
@@ -232,25 +246,6 @@ ModelPlan plan_model(const ModelJob& job) {
   plan_shards(model, files);
   plan_folder(model);
   return model;
-}
-
-QuantSpec model_spec(const ModelJob& job) {
-  if (job.scheme == nullptr) return {};
-  const QuantSpec own = quant_spec_from_words(job.scheme->spec, job.scheme->name);
-  const QuantSpec s = quant_spec_from_words(job.words.empty() ? job.scheme->spec : job.words, "--spec");
-  const bool has_factor = job.scheme->meaning != Factor::one;
-  const bool may_lack =
-      has_factor && job.scheme->gguf != GgufValues::plain;  // STEM.scale is written where there is one
-  const bool fits = s.element == own.element && !s.choice.is_on && s.scale == own.scale && s.block == own.block &&
-                    (s.tensor_scale == (has_factor ? TensorScale::current : TensorScale::none) ||
-                     (may_lack && s.tensor_scale == TensorScale::none)) &&
-                    s.prescale == 1.0f && s.scale_rule != ScaleRule::encode;
-  if (fits) return s;
-  throw Error(
-      fmt::format("--spec: {} holds element {}, scale {}, block {}, tensor_scale {}, prescale 1 and scales, not "
-                  "their inverses; '{}' has others",
-                  job.scheme->name, info_of(own.element).name, row_of(scale_table, own.scale).name, job.scheme->block,
-                  has_factor ? "current" : "none", job.words));
 }
 
 }  // namespace fp4

@@ -7,7 +7,6 @@
 
 #include "src/files/safetensors.h"
 #include "src/files/tensor_reader.h"
-#include "src/model/recognise.h"
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
 

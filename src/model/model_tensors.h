@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "src/files/gguf.h"
@@ -47,14 +48,14 @@ struct ModelTensor {
   Shape shape{};                             // of the weight: codes counted one by one
   std::string whole = {};                    // how it is called when it is decoded
   std::optional<Fp8Grid> fp8 = {};
-  std::optional<int> exact_power = {};  // MXFP4 that is read as NVFP4 under the factor 2^power (exact_scales.h)
+  std::optional<int> exact_power = {};  // MXFP4 that is read as NVFP4 under the factor 2^power (exact_scales.cpp)
   bool is_transposed = false;  // FP4 stacks [E, in, out] whose bytes hold two rows and whose blocks run down columns
   golden::CodeLayout nibbles = golden::CodeLayout::low_first;
   golden::ScaleLayout scale_layout = golden::ScaleLayout::linear;
   std::vector<std::uint64_t> factor_rows = {};  // rows that each factor multiplies; empty: one factor, or none
   std::vector<TensorPlace> companions = {};     // that mean nothing without it
   std::optional<TensorPlace> columns = {};      // one of them: numbers that multiply its columns
-  bool is_turned = false;    // read as [E, out, in], which `shape` says, where the file has [E, in, out] (row_view.h)
+  bool is_turned = false;    // read as [E, out, in], which `shape` says, where the file has [E, in, out] (row_view.cpp)
   std::string fault = {};    // why a quantised weight cannot be read, naming the part
   std::string unknown = {};  // why a tensor looks like a part of a quantised weight that no scheme reads
   const std::string& file() const { return parts.front().file; }
@@ -65,6 +66,21 @@ struct ModelTensor {
   std::uint64_t bytes() const;       // of all parts
   double bits_per_element() const;
 };
+
+// What is known of a model before its tensors are put together.
+struct ModelNames {
+  std::unordered_map<std::string, TensorPlace> all = {};
+  std::vector<std::string> order = {};  // of files and tensors
+  // Formats that ComfyUI's marks give to layers ("blocks.0.q": "nvfp4"): STEM.comfy_quant, or the header's
+  // _quantization_metadata, which Black Forest Labs' files have too.
+  std::map<std::string, std::string> marks = {};
+  std::string mlx_mode = {};  // of config.json's `quantization`; "" where it says none
+  // Rows of the parts of a fused qkv matrix by config.json, 0 where it does not say.
+  std::uint64_t query_rows = 0, key_rows = 0;
+};
+
+// Every tensor once: as a weight's part or by itself.
+std::vector<ModelTensor> recognised(const ModelNames& names, const Layouts& told);
 
 // In the order of files and tensors. A weight's parts may lie in several files. Error for a name that two files have.
 std::vector<ModelTensor> model_tensors(const std::vector<std::string>& files, const Layouts& told = {});

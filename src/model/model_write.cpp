@@ -15,7 +15,6 @@
 #include "src/model/model_files.h"
 #include "src/model/model_stream.h"
 #include "src/model/shard_hashes.h"
-#include "src/model/side_files.h"
 #include "src/text/error.h"
 #include "src/text/version.h"
 #include "src/threads/in_order.h"
@@ -39,13 +38,10 @@ void add_lines(const ModelPlan& model, const Plan& plan, QuantizeReport report, 
   for (const TensorPlace& beside : t.companions) {
     const bool is_said = plan.inputs && beside.info.name.ends_with(t.scheme->engine.inputs);
     const bool is_folded = t.columns && beside.info.name == t.columns->info.name;
+    const Outcome outcome = is_said ? Outcome::carried : is_folded ? Outcome::folded : Outcome::dropped;
     lines.push_back({beside.info.name,
-                     is_said     ? model.job.scheme->name
-                     : is_folded ? "folded in"
-                                 : "dropped",
-                     is_said     ? Outcome::carried
-                     : is_folded ? Outcome::folded
-                                 : Outcome::dropped,
+                     is_said ? model.job.scheme->name : row_of(outcome_table, outcome).name,
+                     outcome,
                      "belongs to " + t.name,
                      "",
                      beside.info.shape,

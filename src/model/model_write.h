@@ -36,7 +36,7 @@ struct ModelResult {
 };
 
 // Writes OUT/SHARD.safetensors for every shard, model.safetensors.index.json where there are several, fp4sim.json and
-// the rest of the folder (model_folder.h); or, for schemes of GGUF, whose source is GGUF, OUT/SHARD.gguf with its
+// the rest of the folder (model_folder.cpp); or, for schemes of GGUF, whose source is GGUF, OUT/SHARD.gguf with its
 // metadata (names stay as they are). A tensor whose whole name is a word of `tensors` is quantised although a rule
 // keeps it. fp4sim.json: spec, scheme, statistics of
 // every tensor. Errors name file, tensor and reason: a pattern that no tensor has, a tensor that a pattern names and

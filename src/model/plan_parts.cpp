@@ -1,13 +1,12 @@
-#include "src/model/plan_parts.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "src/files/gguf_writer.h"
+#include "src/files/gguf.h"
 #include "src/files/tensor_reader.h"
+#include "src/model/tensor_plan.h"
 #include "src/text/error.h"
 
 namespace fp4 {

@@ -1,11 +1,10 @@
-#include "src/model/read_back.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "src/model/model_stream.h"
 #include "src/model/weight_reader.h"
 #include "src/text/error.h"
 

@@ -1,13 +1,11 @@
 // A candidate is a tensor whose name ends as codes do and that has scales beside it. Of the candidates that rows give,
 // the first that fits is taken; a weight that only nearly fits keeps its fault, which whoever reads it is told.
-#include "src/model/recognise.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "src/model/beside_weights.h"
+#include "src/model/model_tensors.h"
 #include "src/model/weight_names.h"
 
 namespace fp4 {

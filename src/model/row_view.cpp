@@ -1,6 +1,6 @@
-#include "src/model/row_view.h"
-
 #include <algorithm>
+
+#include "src/model/weight_reader.h"
 
 namespace fp4 {
 namespace {

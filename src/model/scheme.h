@@ -9,6 +9,7 @@
 #include "fp4/tensor_scale.h"
 #include "src/files/dtype.h"
 #include "src/files/gguf.h"
+#include "src/text/named_rows.h"
 
 namespace fp4 {
 
@@ -21,13 +22,7 @@ enum class FactorShape : std::uint8_t { scalar, single, experts };
 
 // What an engine does with the inputs of quantised layers.
 enum class Activations : std::uint8_t { none, dynamic, calibrated };
-struct ActivationsInfo {
-  Activations id;
-  const char* name;
-  const char* doc;
-  const char* source;
-};
-inline constexpr ActivationsInfo activations_table[] = {
+inline constexpr AxisRow<Activations> activations_table[] = {
     {Activations::none, "none", "weights alone are FP4; inputs stay bf16 (W4A16)", "vLLM: W4A16_NVFP4, NVFP4A16"},
     {Activations::dynamic, "dynamic", "inputs are quantised with scales of their own at run time",
      "compressed-tensors MXFP4; DeepSeek's FP8"},
@@ -141,7 +136,9 @@ constexpr std::string_view mlx_mode(const CheckpointScheme& scheme) {
 }
 
 // A scheme by name; Error, which `place` opens, with the accepted words.
-const CheckpointScheme& scheme_of(const std::string& place, std::string_view name);
+inline const CheckpointScheme& scheme_of(const std::string& place, std::string_view name) {
+  return named_row(place, name, checkpoint_schemes);
+}
 
 // What the factor that an order of decoding reads (tensor_scale.h) says.
 constexpr Factor meaning_of(Decode decode) {
@@ -150,6 +147,10 @@ constexpr Factor meaning_of(Decode decode) {
 }
 
 // A factor of one meaning said in another; `top` is fl32(target * M), 448 * 6 of NVFP4. NaN where it cannot be said.
-float factor_in(Factor to, Factor from, float factor, float top);
+inline float factor_in(Factor to, Factor from, float factor, float top) {
+  if (to == from) return factor;
+  const float g = from == Factor::reciprocal ? 1.0f / factor : (from == Factor::amax ? factor * (1.0f / top) : factor);
+  return to == Factor::reciprocal ? 1.0f / g : (to == Factor::amax ? g * top : g);
+}
 
 }  // namespace fp4

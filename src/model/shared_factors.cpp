@@ -1,11 +1,10 @@
-#include "src/model/shared_factors.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "src/model/engine_config.h"
+#include "src/model/model_stream.h"
 #include "src/model/weight_reader.h"
 #include "src/stream/quantize_bands.h"
 

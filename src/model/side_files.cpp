@@ -1,9 +1,7 @@
-#include "src/model/side_files.h"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <set>
 
 #include "src/files/output_file.h"
 #include "src/model/model_files.h"

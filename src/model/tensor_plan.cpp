@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <map>
 
-#include "src/files/gguf_writer.h"
-#include "src/model/beside_weights.h"
+#include "src/files/gguf.h"
 #include "src/model/keep_rules.h"
-#include "src/model/plan_parts.h"
+#include "src/model/weight_names.h"
 #include "src/model/weight_reader.h"
 #include "src/text/error.h"
 

@@ -1,14 +1,29 @@
 // What becomes of each tensor of a model: quantised, carried over, decoded or kept, and as which tensors of the output.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "src/model/cache_scales.h"
-#include "src/model/outcome.h"
+#include "fp4/axis.h"
+#include "src/model/model_job.h"
 
 namespace fp4 {
+
+// What became of a tensor of a model. Every command over models says one of these for each tensor.
+enum class Outcome : std::uint8_t { quantised, carried, decoded, kept, copied, folded, dropped, left };
+inline constexpr AxisWord<Outcome> outcome_table[] = {
+    {Outcome::quantised, "quantised", "its values in the scheme that is written"},
+    {Outcome::carried, "carried", "codes and scales of another scheme, bit for bit, under new names"},
+    {Outcome::decoded, "decoded", "FP4 or FP8 weights as real numbers"},
+    {Outcome::kept, "kept", "could be converted and stays by a rule, which is named"},
+    {Outcome::copied, "copied", "cannot be converted: vectors, integers, types without values here"},
+    {Outcome::folded, "folded in", "multiplied a weight, whose values have it in them now"},
+    {Outcome::dropped, "dropped", "described the old format and has no place in the new one"},
+    {Outcome::left, "not understood", "looks like codes, scales or factors, and no scheme reads it"},
+};
+static_assert(ids_are_indices(outcome_table));
 
 enum class Way : std::uint8_t { quantise, carry, decode, copy, drop };
 
@@ -48,5 +63,16 @@ struct PlanFacts {
 // job.allow_left.
 std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const PlanFacts& facts,
                            const std::vector<ModelTensor>& tensors);
+
+// The tensors that a planned weight is in the output: their names, types and shapes by the scheme (plan_parts.cpp).
+
+// Whether a tensor lies in blocks of GGUF.
+inline bool is_block_type(const ModelTensor& t) {
+  return t.parts.front().gguf != nullptr && t.parts.front().gguf->values != GgufValues::plain;
+}
+
+// Sets the outcome and what is written of a tensor whose way is known. Error for a layer without the stored factor of
+// its inputs that job.activations needs, and past the limits of ggml.
+void set_parts(const ModelJob& job, const QuantSpec& spec, Plan& plan);
 
 }  // namespace fp4

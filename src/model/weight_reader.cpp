@@ -9,9 +9,6 @@
 #include "src/arith/amax.h"
 #include "src/files/convert.h"
 #include "src/model/decode.h"
-#include "src/model/exact_scales.h"
-#include "src/model/gguf_blocks.h"
-#include "src/model/row_view.h"
 #include "src/text/error.h"
 
 namespace fp4 {
@@ -24,12 +21,16 @@ std::vector<float> numbers_of(const TensorPlace& place) {
   return numbers;
 }
 
-// All scales of a layout in tiles, row-major and unpadded.
-std::vector<uint8_t> linear_scales(const TensorPlace& place, golden::ScaleLayout layout, int64_t rows, int64_t cols) {
+std::vector<uint8_t> bytes_of(const TensorPlace& place) {
   TensorReader reader = reader_of(place);
   std::vector<uint8_t> stored(static_cast<size_t>(reader.rows()) * reader.row_bytes());
   reader.read_raw(0, reader.rows(), stored.data());
-  return golden::from_layout(layout, stored, rows, cols, place.file + ": " + place.info.name);
+  return stored;
+}
+
+// All scales of a layout in tiles, row-major and unpadded.
+std::vector<uint8_t> linear_scales(const TensorPlace& place, golden::ScaleLayout layout, int64_t rows, int64_t cols) {
+  return golden::from_layout(layout, bytes_of(place), rows, cols, place.file + ": " + place.info.name);
 }
 
 }  // namespace
@@ -122,21 +123,17 @@ void WeightReader::open_fp8(const ModelTensor& tensor) {
   for (uint32_t code = 0; code < 256; ++code) values[code] = decode(format, code);
   fp8_values_ = std::make_shared<const std::vector<float>>(std::move(values));
   const TensorPlace& place = tensor.parts[1];
+  std::vector<float> scales;
   if (info(place.info.dtype).kind == DtypeKind::real) {
-    std::vector<float> scales = numbers_of(place);
+    scales = numbers_of(place);
     // A row or block of zeros may have the scale 0; a weight may not.
     for (const float s : scales)
       if (!std::isfinite(s) || s < 0 || (s == 0 && scales.size() == 1))
         throw Error(fmt::format("{}: its scale {} is {}, no finite number above 0: what the weight is cannot be known",
                                 name_, place.info.name, s));
-    fp8_scales_ = std::make_shared<const std::vector<float>>(std::move(scales));
-    return;
+  } else {
+    for (const uint8_t code : bytes_of(place)) scales.push_back(decode(format_of(Scale::e8m0), code));
   }
-  TensorReader reader = reader_of(place);
-  std::vector<uint8_t> stored(static_cast<size_t>(reader.rows()) * reader.row_bytes());
-  reader.read_raw(0, reader.rows(), stored.data());
-  std::vector<float> scales;
-  for (const uint8_t code : stored) scales.push_back(decode(format_of(Scale::e8m0), code));
   fp8_scales_ = std::make_shared<const std::vector<float>>(std::move(scales));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,7 +10,7 @@
 #include "src/backends/backends.h"
 #include "src/files/tensor_reader.h"
 #include "src/model/model_tensors.h"
-#include "src/stream/row_reader.h"
+#include "src/stream/quantize_bands.h"
 
 namespace fp4 {
 
@@ -71,11 +72,32 @@ class WeightReader : public RowReader {
   std::uint64_t gguf_offset_ = 0, gguf_row_bytes_ = 0;
   std::vector<float> factors_{1.0f};
   std::vector<int64_t> factor_ends_{};        // the row behind the last that each multiplies
-  std::shared_ptr<TransposedRows> turned_{};  // where rows are columns of the file (row_view.h)
+  std::shared_ptr<TransposedRows> turned_{};  // where rows are columns of the file (row_view.cpp)
   std::vector<float> columns_{};              // multiply the columns; empty: nothing does
   Dispatcher backend_{};
   Quantized q_{};
   std::vector<unsigned char> stored_{};
+};
+
+// Rows of a tensor in another order than the file has them (ModelTensor::is_turned): [E, in, out] as rows of [E, out,
+// in]: panels of at most 32 MB of float32 are read as the file has them and turned. Copies of a reader share them; two
+// panels are held, for threads on both sides of an end.
+class TransposedRows {
+ public:
+  explicit TransposedRows(const ModelTensor& tensor);
+  void read(int64_t first, int64_t count, float* out);
+  bool reads_anywhere() const { return inner_.reads_anywhere(); }
+
+ private:
+  using Panel = std::shared_ptr<const std::vector<float>>;
+  Panel panel(int64_t number);
+  Panel turned(int64_t number);
+
+  std::mutex mutex_ = {};
+  WeightReader inner_;
+  int64_t rows_, cols_;      // of an expert, as they are given
+  int64_t height_, panels_;  // rows of a panel, panels of an expert
+  std::vector<std::pair<int64_t, Panel>> held_ = {};
 };
 
 }  // namespace fp4

@@ -11,7 +11,7 @@
 #include "src/files/sha256.h"
 #include "src/files/tensor_writer.h"
 #include "src/stream/quantize_bands.h"
-#include "src/stream/quantize_layout.h"
+#include "src/stream/quantize_files.h"
 #include "src/text/error.h"
 
 namespace fp4::folder {

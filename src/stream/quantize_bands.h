@@ -2,16 +2,48 @@
 // whoever keeps them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "src/arith/amax.h"
 #include "src/arith/quantize_statistics.h"
 #include "src/backends/backends.h"
 #include "src/backends/sparse.h"
-#include "src/stream/row_reader.h"
 
 namespace fp4 {
+
+// Rows of a matrix as float32, whatever keeps them: what streams read.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+  RowReader(const RowReader&) = default;
+  RowReader(RowReader&&) = default;
+  RowReader& operator=(const RowReader&) = default;
+  RowReader& operator=(RowReader&&) = default;
+
+  virtual int64_t rows() const = 0;
+  virtual int64_t cols() const = 0;
+  // Whether a copy can read other rows at the same time, in any order.
+  virtual bool reads_anywhere() const = 0;
+  virtual std::unique_ptr<RowReader> copy() const = 0;
+  // Rows [first, first + count) as float32 [count, cols()].
+  virtual void read_rows(int64_t first, int64_t count, float* out, int threads) = 0;
+  // The largest finite magnitude of these rows.
+  virtual float finite_amax(int64_t first, int64_t count, int threads) {
+    values_.resize(static_cast<size_t>(count * cols()));
+    read_rows(first, count, values_.data(), threads);
+    return fp4::finite_amax(values_.data(), count * cols());
+  }
+
+ protected:
+  RowReader() = default;
+
+ private:
+  std::vector<float> values_{};
+};
 
 // Bytes of codes, scales and tensor scales of [rows, cols], without headers, factors in the format that they have. Of a
 // sparse row half of the codes and the metadata of its mask.

@@ -1,4 +1,6 @@
 // A file's rows through quantize_bands() into the files of a folder, which are hashed and written as bands come.
+#include "src/stream/quantize_files.h"
+
 #include <deque>
 #include <future>
 #include <nlohmann/json.hpp>
@@ -10,7 +12,6 @@
 #include "src/files/output.h"
 #include "src/files/tensor_writer.h"
 #include "src/stream/quantize_bands.h"
-#include "src/stream/quantize_layout.h"
 #include "src/text/error.h"
 #include "src/text/version.h"
 #include "src/threads/in_order.h"

@@ -1,9 +1,8 @@
 // Shapes after the command line's contract: K' = K padded to the block; codes [rows, K'/2 rounded up] packed; scales
 // [rows, K'/B], 2-D [rows/B, K'/B] rounded up; tensor scale [1], outer128 [rows, ceil(K/128)].
-#include "src/stream/quantize_layout.h"
-
 #include <fmt/format.h>
 
+#include "src/stream/quantize_files.h"
 #include "src/text/error.h"
 
 namespace fp4::folder {

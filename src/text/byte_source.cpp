@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
+#include "src/text/input_file.h"
 
 namespace fp4 {
 

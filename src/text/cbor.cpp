@@ -1,9 +1,9 @@
-#include "src/text/cbor.h"
-
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <vector>
+
+#include "src/text/json_reader.h"
 
 namespace fp4 {
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
 
 namespace fp4 {
 namespace {

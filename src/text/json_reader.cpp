@@ -246,9 +246,7 @@ int64_t JsonReader::integer(int64_t low, int64_t high) const {
 size_t JsonReader::word(const std::vector<std::string>& accepted) const {
   note_words(accepted);
   if (!json().is_string()) throw unknown_word(place_, shown(json()), accepted);
-  const auto found = std::find(accepted.begin(), accepted.end(), json().get_ref<const std::string&>());
-  if (found == accepted.end()) throw unknown_word(place_, json().get_ref<const std::string&>(), accepted);
-  return static_cast<size_t>(found - accepted.begin());
+  return accepted_index(place_, json().get_ref<const std::string&>(), accepted);
 }
 
 std::vector<JsonReader> JsonReader::list(size_t least) const {

@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "src/text/error.h"
 #include "src/text/field_notes.h"
+#include "src/text/named_rows.h"
 
 namespace fp4 {
 
@@ -27,6 +27,13 @@ inline constexpr double tiny = std::numeric_limits<double>::min();
 /// `place` opens every message. J is Json, or nlohmann::ordered_json where the order of keys counts.
 template <class J = Json>
 J parse_json(std::string_view text, const std::string& place);
+
+/// CBOR (RFC 8949) of somebody else as JSON: what Json::to_cbor writes and nothing else. The library's reader calls
+/// itself for each level and for each piece of a text in pieces, so bytes that nest 200,000 deep would overflow the
+/// stack; they are looked over first, without recursion (cbor.cpp).
+/// Throws Error with exit code 2 that opens with `place`: nested deeper than 64 levels, tags, lengths that are not
+/// given, a key that is no text, bytes that are missing or too many.
+Json parse_cbor(std::string_view bytes, const std::string& place);
 
 struct NamedText {
   std::string text;
@@ -88,9 +95,7 @@ class JsonReader {
     const auto* text = json().get_ptr<const std::string*>();
     for (const auto& entry : table)
       if (text != nullptr && *text == entry.name) return entry;
-    std::vector<std::string> names;
-    for (const auto& entry : table) names.emplace_back(entry.name);
-    throw unknown_word(place_, text != nullptr ? *text : shown(json()), names);
+    throw unknown_word(place_, text != nullptr ? *text : shown(json()), names_of(table));
   }
 
   /// Notes the words of an axis table, for a value that may be something else, too.

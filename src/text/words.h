@@ -1,7 +1,9 @@
-// Lists of words in one text, as command lines and data files have them.
+// Lists of words in one text, and integers, as command lines and data files have them.
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,17 @@ template <class Words>
 std::string joined(const Words& words, std::string_view separator = ", ") {
   return joined(
       words, separator, [](const auto& word) -> const auto& { return word; });
+}
+
+// Integers as people write them: decimal digits, no leading zero, no plus, in the range of their type. So that 010 is
+// never 8, -1 never 2^64 - 1 and 2^64 never the largest that fits.
+template <class Integer>
+std::optional<Integer> integer_from_text(std::string_view text) {
+  Integer value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  // Only one text stands for a number: "07", "-0", "+7" and " 7" differ from it.
+  if (error != std::errc() || end != text.data() + text.size() || std::to_string(value) != text) return std::nullopt;
+  return value;
 }
 
 }  // namespace fp4

@@ -13,7 +13,6 @@
 #include "src/files/sha256.h"
 #include "src/text/csv.h"
 #include "src/text/error.h"
-#include "src/text/integer_text.h"
 #include "src/text/json_reader.h"
 #include "src/text/words.h"
 

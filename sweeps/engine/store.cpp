@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
+#include "src/text/input_file.h"
 #include "sweeps/engine/store_schema.h"
 
 namespace fp4::sweeps {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/files/scratch_folder.h"
+#include "src/files/temporaries.h"
 
 namespace fp4::sweeps {
 

@@ -59,7 +59,7 @@ class Comparison {
 void compare_quantisers(gpu::Device& device, const std::string& words, bool all_shapes) {
   Comparison comparison(device);
   const QuantSpec spec = quant_spec_from_words(words);
-  for (const golden::InputKindInfo& kind : golden::input_kind_table) {
+  for (const auto& kind : golden::input_kind_table) {
     for (const Shape& shape : shapes) {
       if (!all_shapes && &shape != &shapes[2]) continue;
       const std::vector<float> x = make_input(kind.id, spec, shape.rows, shape.cols, place);
@@ -219,7 +219,7 @@ void compare_runs(gpu::Device& device) {
     for (const char* rounding : {"nearest_even", "stochastic", "stochastic_midpoint", "nearest_away"}) {
       const std::string words = scales + ",rounding=" + rounding;
       const QuantSpec spec = quant_spec_from_words(words);
-      for (const golden::InputKindInfo& kind : golden::input_kind_table) {
+      for (const auto& kind : golden::input_kind_table) {
         const std::string what = words + " on " + kind.name + " input";
         const std::vector<float> x = make_input(kind.id, spec, 160, 96, place);
         QuantizeCall call = {.x = view_of(x.data(), 160, 96), .spec = spec, .place = place};

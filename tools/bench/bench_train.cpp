@@ -9,7 +9,7 @@
 #include <span>
 
 #include "sim/rules/recipe.h"
-#include "src/files/scratch_folder.h"
+#include "src/files/temporaries.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "src/text/named_rows.h"

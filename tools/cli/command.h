@@ -7,7 +7,7 @@
 
 // CLI11 reads 010 as 8, 0x10 as 16, -1 as 2^64 - 1 and 2^64 as 2^64 - 1. Its templates prefer these functions to their
 // own because they are declared before its header, so every integer option reads decimal digits in the range of its
-// type (src/text/integer_text.h), and what is no number is answered with what is. Defined in tools/cli/usage.cpp; only
+// type (src/text/words.h), and what is no number is answered with what is. Defined in tools/cli/usage.cpp; only
 // this file includes CLI11.
 namespace CLI::detail {
 bool lexical_cast(const std::string& text, int& value);

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <string_view>
 
-#include "src/files/scratch_folder.h"
 #include "src/files/temporaries.h"
 #include "src/text/error.h"
 

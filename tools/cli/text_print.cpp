@@ -8,7 +8,7 @@
 #include <new>
 #include <optional>
 
-#include "src/text/integer_text.h"
+#include "src/text/words.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "src/text/error.h"
-#include "src/text/integer_text.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "tools/cli/table_print.h"
 
 namespace {

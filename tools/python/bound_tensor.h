@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "src/stream/quantize_files.h"
-#include "src/stream/quantize_layout.h"
 #include "tools/python/gate.h"
 
 namespace fp4::python {

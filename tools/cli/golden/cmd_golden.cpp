@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "src/files/output.h"
-#include "src/golden/coverage.h"
+#include "src/golden/candidate.h"
 #include "src/golden/pack.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "src/golden/coverage.h"
+#include "src/golden/candidate.h"
 #include "src/golden/diagnose.h"
 #include "src/golden/tolerance.h"
 

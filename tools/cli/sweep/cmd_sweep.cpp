@@ -9,7 +9,6 @@
 #include <filesystem>
 
 #include "src/text/error.h"
-#include "src/text/integer_text.h"
 #include "src/text/member_json.h"
 #include "src/text/version.h"
 #include "src/text/words.h"

@@ -79,7 +79,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   const std::string spec = job.scheme == nullptr ? "" : job.words.empty() ? job.scheme->spec : job.words;
   auto outcomes = nlohmann::ordered_json::object();
   Table summary = {{"outcome", ">tensors", ">bytes before", ">after", "meaning"}, {}};
-  for (const OutcomeInfo& info : outcome_table) {
+  for (const auto& info : outcome_table) {
     const OutcomeCount& c = counts[static_cast<size_t>(info.id)];
     outcomes[info.name] = c.tensors;
     if (c.tensors > 0)

@@ -13,7 +13,7 @@
 #include "src/arith/spec_text.h"
 #include "src/files/output_file.h"
 #include "src/text/error.h"
-#include "src/text/own_inputs.h"
+#include "src/text/input_file.h"
 #include "tasks/run.h"
 #include "tools/cli/command.h"
 #include "tools/cli/options.h"
