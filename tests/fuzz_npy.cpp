@@ -1,6 +1,6 @@
 // libFuzzer: arbitrary bytes as a .npy, both as they are and as the dictionary of a well-formed header, so that the
 // mutations reach the grammar and the sizes behind it.
-#include "src/files/npy.h"
+#include "src/files/stored_array.h"
 #include "tests/fuzz_support.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "src/golden/tolerance.h"
+#include "src/golden/compare_arrays.h"
 #include "src/golden/variants.h"
 #include "src/layout/digit_layout.h"
 #include "tests/support/golden_bench.h"

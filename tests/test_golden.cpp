@@ -4,7 +4,7 @@
 #include <set>
 
 #include "src/backends/backends.h"
-#include "src/files/convert.h"
+#include "src/files/dtype.h"
 #include "src/files/manifest.h"
 #include "src/golden/diagnose.h"
 #include "src/golden/variants.h"

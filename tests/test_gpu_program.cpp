@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "fp4/bits.h"
-#include "src/files/npy.h"
+#include "src/files/stored_array.h"
 #include "tests/support/mpi.h"
 #include "tests/support/support.h"
 

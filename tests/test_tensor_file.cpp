@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "src/files/convert.h"
-#include "src/files/npy.h"
+#include "src/files/dtype.h"
+#include "src/files/stored_array.h"
 #include "src/files/tensor_reader.h"
 #include "src/files/tensor_writer.h"
 #include "tests/support/support.h"

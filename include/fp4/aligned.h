@@ -42,18 +42,6 @@ struct AlignedTerm {
   bool negative = false;
 };
 
-// The exact dot of [begin, end), which shares its scales.
-template <class A, class B>
-FP4_HD AlignedTerm exact_dot(const A& a, const B& b, int64_t begin, int64_t end) {
-  const Magnitude p = scale_product(a.scale(begin), b.scale(begin));
-  const int128 dot = integer_dot(a, b, begin, end);
-  AlignedTerm term;
-  term.negative = dot < 0;
-  term.significand = static_cast<uint128>(dot < 0 ? -dot : dot) * p.significand;
-  term.exponent = p.exponent + product_quantum_log2(a, b);
-  return term;
-}
-
 // e(s): floor(log2 s), not below the format's smallest normal exponent; zero has -126.
 FP4_HD constexpr int alignment_exponent(float s, int min_exponent) {
   return s == 0.0f ? -126 : larger(exact_magnitude(s).log2_floor(), min_exponent);
@@ -93,10 +81,16 @@ FP4_HD AlignedTerm aligned_term(const Accumulator& row, const A& a, const B& b, 
   if (!a.has_scale() || !b.has_scale()) return unscaled_term(row, a, b, begin);
   if (row.zero_exponent != no_zero_exponent && is_nothing(a, b, begin, end)) return {0, 0, row.zero_exponent, false};
   const bool single = row.inner == 1;
-  AlignedTerm term = exact_dot(a, b, begin, end);
-  if (single && term.significand == 0) return {};
-  term.weight_log2 = alignment_exponent(a.scale(begin), a.scale_min_exponent()) +
-                     alignment_exponent(b.scale(begin), b.scale_min_exponent());
+  const float sa = a.scale(begin);
+  const float sb = b.scale(begin);
+  const int128 dot = integer_dot(a, b, begin, end);
+  if (single && (dot == 0 || sa == 0.0f || sb == 0.0f)) return {};
+  AlignedTerm term;
+  const Magnitude p = scale_product(sa, sb);
+  term.negative = dot < 0;
+  term.significand = static_cast<uint128>(dot < 0 ? -dot : dot) * p.significand;
+  term.exponent = p.exponent + product_quantum_log2(a, b);
+  term.weight_log2 = alignment_exponent(sa, a.scale_min_exponent()) + alignment_exponent(sb, b.scale_min_exponent());
   if (single) term.weight_log2 += element_exponent(a, begin) + element_exponent(b, begin);
   return term;
 }

@@ -81,26 +81,6 @@ constexpr int bits_to_count(int n) {
   return bits;
 }
 
-// log2 of the largest power of two that all values are multiples of; NaN and zeros say nothing.
-constexpr int lowest_log2(const float* values, int count) {
-  int lowest = 1000;
-  for (int i = 0; i < count; ++i) {
-    if (is_nan(values[i]) || values[i] == 0.0f) continue;
-    const Magnitude m = exact_magnitude(values[i]);
-    lowest = smaller(lowest, m.exponent + trailing_zeros(m.significand));
-  }
-  return lowest;
-}
-
-// Gives a code the value v * 2^e.
-constexpr void set_value(ElementGrid& g, int code, float v, int e) {
-  g.value[code] = v * power_of_two(e);
-  const Magnitude m = exact_magnitude(v);
-  const int shift = v == 0.0f ? 0 : m.exponent - g.quantum_log2 + e;
-  const uint64_t size = shift >= 0 ? m.significand << shift : m.significand >> -shift;
-  g.steps[code] = is_negative(v) ? -static_cast<int32_t>(size) : static_cast<int32_t>(size);
-}
-
 // The codes of one side in ascending magnitude, each value once.
 constexpr void sort_side(ElementGrid& g, int codes, int side) {
   int n = 0;
@@ -130,17 +110,22 @@ constexpr const char* grid_problem(const float* values, int count, bool is_signe
     return is_signed ? "a signed grid has at most 128 magnitudes" : "a grid has at most 256 values";
   bool has_zero = false;
   float largest = 0.0f;
+  int lowest = 1000;
   for (int i = 0; i < count; ++i) {
     if (is_nan(values[i])) continue;
     if (is_infinite(values[i])) return "values must be finite";
     if (is_signed && is_negative(values[i]) && values[i] != 0.0f)
       return "the values of a signed grid are magnitudes: none may be negative";
     largest = larger(largest, magnitude(values[i]));
-    has_zero = has_zero || values[i] == 0.0f;
+    if (values[i] == 0.0f) {
+      has_zero = true;
+      continue;
+    }
+    const Magnitude m = exact_magnitude(values[i]);
+    lowest = smaller(lowest, m.exponent + grid_detail::trailing_zeros(m.significand));
   }
   if (!has_zero) return "a grid needs a 0: pads are written as it";
   if (largest == 0.0f) return "a grid needs a value besides 0";
-  const int lowest = grid_detail::lowest_log2(values, count);
   if (exact_magnitude(largest).log2_floor() - lowest >= ElementGrid::most_steps_log2)
     return "all values must be multiples of one power of two, the largest less than 2^30 times it";
   if (lowest < ElementGrid::lowest_log2 || largest >= power_of_two(ElementGrid::highest_log2))
@@ -151,10 +136,16 @@ constexpr const char* grid_problem(const float* values, int count, bool is_signe
 /// The grid of these values by code; grid_problem() is null.
 constexpr ElementGrid make_grid(const float* values, int count, bool is_signed) {
   ElementGrid g;
+  int lowest = 1000;
+  for (int i = 0; i < count; ++i) {
+    if (is_nan(values[i]) || values[i] == 0.0f) continue;
+    const Magnitude m = exact_magnitude(values[i]);
+    lowest = smaller(lowest, m.exponent + grid_detail::trailing_zeros(m.significand));
+  }
   const int bits = grid_detail::bits_to_count(count);
   g.code_bits = bits + (is_signed ? 1 : 0);
   g.is_signed = is_signed;
-  g.quantum_log2 = grid_detail::lowest_log2(values, count);
+  g.quantum_log2 = lowest;
   for (int code = 0; code < 1 << g.code_bits; ++code) {
     const int index = is_signed ? code & ((1 << bits) - 1) : code;
     const bool negative = is_signed && code >> bits != 0;
@@ -163,7 +154,11 @@ constexpr ElementGrid make_grid(const float* values, int count, bool is_signed) 
       continue;
     }
     const float v = values[index] == 0.0f ? 0.0f : values[index];
-    grid_detail::set_value(g, code, negative ? float_of(bits_of(v) | float_sign_bit) : v, 0);
+    g.value[code] = negative ? float_of(bits_of(v) | float_sign_bit) : v;
+    const Magnitude m = exact_magnitude(v);
+    const int shift = v == 0.0f ? 0 : m.exponent - lowest;
+    const uint64_t size = shift >= 0 ? m.significand << shift : m.significand >> -shift;
+    g.steps[code] = negative || is_negative(v) ? -static_cast<int32_t>(size) : static_cast<int32_t>(size);
   }
   const int written = smaller(count, 1 << bits);
   grid_detail::sort_side(g, written, 0);
@@ -193,7 +188,13 @@ constexpr ElementGrid make_micro_grid(int base, int base_bits, const float* valu
   g.micro[0] = micro[0];
   g.micro[1] = micro[1];
   g.code_bits = base_bits + grid_detail::bits_to_count(sum + 1);
-  g.quantum_log2 = grid_detail::lowest_log2(values, 1 << base_bits);
+  int lowest = 1000;
+  for (int i = 0; i < 1 << base_bits; ++i) {
+    if (is_nan(values[i]) || values[i] == 0.0f) continue;
+    const Magnitude m = exact_magnitude(values[i]);
+    lowest = smaller(lowest, m.exponent + grid_detail::trailing_zeros(m.significand));
+  }
+  g.quantum_log2 = lowest;
   for (int code = 0; code < 1 << g.code_bits; ++code) {
     const int e = code >> base_bits;
     const float v = values[code & ((1 << base_bits) - 1)];
@@ -201,7 +202,11 @@ constexpr ElementGrid make_micro_grid(int base, int base_bits, const float* valu
       g.value[code] = float_of(canonical_nan_bits);
       continue;
     }
-    grid_detail::set_value(g, code, v, e);
+    g.value[code] = v * power_of_two(e);
+    const Magnitude m = exact_magnitude(v);
+    const int shift = v == 0.0f ? 0 : m.exponent - lowest + e;
+    const uint64_t size = shift >= 0 ? m.significand << shift : m.significand >> -shift;
+    g.steps[code] = is_negative(v) ? -static_cast<int32_t>(size) : static_cast<int32_t>(size);
     if (g.steps[code] > g.steps[g.largest_code]) g.largest_code = static_cast<uint32_t>(code);
   }
   return g;

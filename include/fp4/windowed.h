@@ -40,6 +40,18 @@ FP4_HD DotRank rank_of(const A& a, const B& b, int64_t begin, int64_t end) {
   return rank;
 }
 
+// The exact dot of [begin, end), which shares its scales.
+template <class A, class B>
+FP4_HD AlignedTerm exact_dot(const A& a, const B& b, int64_t begin, int64_t end) {
+  const Magnitude p = scale_product(a.scale(begin), b.scale(begin));
+  const int128 dot = integer_dot(a, b, begin, end);
+  AlignedTerm term;
+  term.negative = dot < 0;
+  term.significand = static_cast<uint128>(dot < 0 ? -dot : dot) * p.significand;
+  term.exponent = p.exponent + product_quantum_log2(a, b);
+  return term;
+}
+
 // Whether a dot is less than 2^least once it is cut to 2^unit.
 FP4_HD constexpr bool is_below(const AlignedTerm& term, int unit, int least) {
   const int drop = unit - term.exponent;

@@ -76,8 +76,7 @@ int64_t tensor_scales(const QuantSpec& s, int64_t rows, int64_t cols) {
 }
 
 Quantized empty_of(const QuantSpec& s, int64_t rows, int64_t cols) {
-  Quantized q = {.spec = s, .rows = rows, .cols = cols, .geometry = geometry_of(s, rows, cols)};
-  return q;
+  return {.spec = s, .rows = rows, .cols = cols, .geometry = geometry_of(s, rows, cols)};
 }
 
 // Arrays of the caller as the core has them.

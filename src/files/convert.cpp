@@ -1,9 +1,9 @@
-// Loops over the conversions of convert.h, one per element type. memcpy loads keep unaligned input defined; g++ turns
+// Loops over the conversions of dtype.h, one per element type. memcpy loads keep unaligned input defined; g++ turns
 // them into plain vector loads.
-#include "src/files/convert.h"
-
 #include <cstring>
 #include <stdexcept>
+
+#include "src/files/dtype.h"
 
 namespace fp4 {
 namespace {

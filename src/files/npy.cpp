@@ -1,7 +1,5 @@
 // Header of .npy files, both ways. The dictionary is read by a small grammar of its own (the literals that numpy's
 // writer can produce), never evaluated; every number is bounded before it is used.
-#include "src/files/npy.h"
-
 #include <fmt/format.h>
 
 #include <charconv>
@@ -9,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "src/files/stored_array.h"
 #include "src/text/error.h"
 
 namespace fp4 {
@@ -23,9 +22,9 @@ class Dictionary {
  public:
   Dictionary(const std::string& file, std::string_view text) : file_(file), text_(text) {}
 
-  std::string descr() const { return *descr_; }
-  bool fortran_order() const { return *fortran_order_; }
-  Shape shape() const { return *shape_; }
+  std::optional<std::string> descr;
+  std::optional<bool> fortran_order;
+  std::optional<Shape> shape;
 
   void parse() {
     expect('{');
@@ -33,11 +32,11 @@ class Dictionary {
       const std::string key = string_literal();
       expect(':');
       if (key == "descr")
-        once(key, descr_, descr_literal());
+        once(key, descr, descr_literal());
       else if (key == "fortran_order")
-        once(key, fortran_order_, bool_literal());
+        once(key, fortran_order, bool_literal());
       else if (key == "shape")
-        once(key, shape_, shape_literal());
+        once(key, shape, shape_literal());
       else
         throw unknown_word(file_ + ": header key", key, {"descr", "fortran_order", "shape"});
       if (!accept(',')) {
@@ -47,9 +46,9 @@ class Dictionary {
     }
     skip_space();
     if (at_ != text_.size()) throw bad("text after the dictionary");
-    if (!descr_) throw bad("the key 'descr' is missing");
-    if (!fortran_order_) throw bad("the key 'fortran_order' is missing");
-    if (!shape_) throw bad("the key 'shape' is missing");
+    if (!descr) throw bad("the key 'descr' is missing");
+    if (!fortran_order) throw bad("the key 'fortran_order' is missing");
+    if (!shape) throw bad("the key 'shape' is missing");
   }
 
  private:
@@ -117,25 +116,22 @@ class Dictionary {
   }
   Shape shape_literal() {
     expect('(');
-    Shape shape;
+    Shape axes;
     while (!accept(')')) {
-      shape.push_back(number());
+      axes.push_back(number());
       // (3) without its comma is a number to Python, not a shape.
       if (!accept(',')) {
-        if (shape.size() == 1) throw bad("',' expected");
+        if (axes.size() == 1) throw bad("',' expected");
         expect(')');
         break;
       }
     }
-    return shape;
+    return axes;
   }
 
   const std::string& file_;
   std::string_view text_;
   std::size_t at_ = 0;
-  std::optional<std::string> descr_;
-  std::optional<bool> fortran_order_;
-  std::optional<Shape> shape_;
 };
 
 // numpy's one-letter words and other names of the types of a table (numpy.dtype of a 64-bit machine).
@@ -194,9 +190,9 @@ StoredArray parse_npy(Bytes bytes) {
   Dictionary dictionary(file, text);
   dictionary.parse();
   StoredArray array{.bytes = bytes, .offset = prefix + length};
-  apply_descr(file, dictionary.descr(), array);
-  array.shape = dictionary.shape();
-  array.fortran_order = dictionary.fortran_order();
+  apply_descr(file, *dictionary.descr, array);
+  array.shape = *dictionary.shape;
+  array.fortran_order = *dictionary.fortran_order;
   const std::uint64_t wanted = byte_count(file, array.dtype, array.shape);
   const std::uint64_t present = bytes->size() - array.offset;
   if (wanted != present)

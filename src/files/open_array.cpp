@@ -8,8 +8,8 @@
 #include <cctype>
 #include <cstring>
 
-#include "src/files/npy.h"
 #include "src/files/safetensors.h"
+#include "src/files/stored_array.h"
 #include "src/files/zip.h"
 #include "src/text/error.h"
 

@@ -31,7 +31,7 @@ StoredArray open_array(const Bytes& bytes, const OpenOptions& options);
 // without ".npy", in the archive's order; other entries are left out.
 std::vector<std::string> npz_names(const Bytes& archive);
 
-// One of them. Error when `name` is none of them (naming the nearest), and all errors of zip.h and npy.h.
+// One of them. Error when `name` is none of them (naming the nearest), and all errors of zip.h and parse_npy().
 StoredArray parse_npz(const Bytes& archive, const std::string& name);
 
 // Error for a file of torch.save, which names it and says what to save instead.

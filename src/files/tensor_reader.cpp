@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/files/convert.h"
+#include "src/files/dtype.h"
 #include "src/files/large_pages.h"
 #include "src/files/open_array.h"
 #include "src/text/error.h"
@@ -52,9 +52,7 @@ std::size_t checked_size(const TensorReader& reader, std::uint64_t bits, std::ui
 
 OpenOptions open_options_of(const std::string& dtype, const std::string& shape, const std::string& entry,
                             bool uint16_is_bfloat16) {
-  OpenOptions options;
-  options.entry = entry;
-  options.uint16_is_bfloat16 = uint16_is_bfloat16;
+  OpenOptions options = {.entry = entry, .uint16_is_bfloat16 = uint16_is_bfloat16};
   if (dtype.empty() && !shape.empty()) throw Error("--dtype and --shape describe a raw file together: give both");
   if (shape.empty() && !dtype.empty()) options.opaque_dtype = parse_dtype("--dtype", dtype);
   if (!shape.empty()) {

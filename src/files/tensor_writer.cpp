@@ -3,8 +3,8 @@
 
 #include <stdexcept>
 
-#include "src/files/npy.h"
 #include "src/files/safetensors.h"
+#include "src/files/stored_array.h"
 #include "src/text/error.h"
 
 namespace fp4 {

@@ -1,10 +1,9 @@
-#include "src/golden/adder_trace.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "src/golden/packed_operand.h"
 #include "src/text/error.h"
 
 namespace fp4::golden {

@@ -1,5 +1,3 @@
-#include "src/golden/pack.h"
-
 #include "fp4/random_words.h"
 #include "src/backends/backends.h"
 #include "src/backends/signature.h"
@@ -7,6 +5,7 @@
 #include "src/files/output.h"
 #include "src/files/sha256.h"
 #include "src/files/tensor_writer.h"
+#include "src/golden/bundle.h"
 #include "src/golden/suite.h"
 #include "src/layout/digit_layout.h"
 #include "src/text/error.h"
@@ -163,11 +162,9 @@ ordered_json layout_rows(Pack& pack) {
   pack.add("layouts/codes_of_six_bits.npy", Dtype::u8, {height, codes}, six.data());
   pack.add("layouts/scales.npy", Dtype::u8, {height, blocks}, scale.data());
   const auto describe = [&](const char* axis, const auto& row) {
-    rows.push_back({{"axis", axis},
-                    {"name", row.name},
-                    {"doc", row.doc},
-                    {"source", row.source},
-                    {"address", address_text(row.placing)}});
+    rows.push_back({{"axis", axis}});
+    rows.back().update(described(row));
+    rows.back()["address"] = address_text(row.placing);
   };
   for (const CodeLayoutInfo& row : code_layout_table) {
     describe("nibbles", row);

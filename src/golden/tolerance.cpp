@@ -1,4 +1,3 @@
-#include "src/golden/tolerance.h"
 
 #include <algorithm>
 #include <charconv>
@@ -26,17 +25,16 @@ class Operand {
  public:
   Operand(const Case& c, const CaseInputs& in, bool transposed, int ulp)
       : spec_(quant_spec_from_words(c.words)), quantizer_(resolve(spec_)), ulp_(ulp) {
-    QuantizeCall call = {.x = view_of(in.a.data(), c.rows, c.cols),
-                         .spec = spec_,
-                         .hadamard = c.hadamard,
-                         .place = c.place,
-                         .random_words = c.random_words};
-    if (!is_stochastic(spec_.rounding)) call.random_words = {};
-    if (transposed) call.x = call.x.transposed();
-    reference_backend().quantize(call, q_);
-    call_ = call;
+    call_ = {.x = view_of(in.a.data(), c.rows, c.cols),
+             .spec = spec_,
+             .hadamard = c.hadamard,
+             .place = c.place,
+             .random_words = c.random_words};
+    if (!is_stochastic(spec_.rounding)) call_.random_words = {};
+    if (transposed) call_.x = call_.x.transposed();
+    reference_backend().quantize(call_, q_);
     x_.resize(static_cast<size_t>(q_.rows * q_.cols));
-    reference_backend().hadamard(call.x, c.hadamard, c.place.hadamard_signs(), false, x_.data(), 1);
+    reference_backend().hadamard(call_.x, c.hadamard, c.place.hadamard_signs(), false, x_.data(), 1);
     const float stored = q_.tensor_scale[0];
     const float g = q_.tensor_multiplier_at(0, 0);
     factor_ = {g, spec_.decode == Decode::divide_global     ? stored

@@ -12,7 +12,6 @@
 #include "src/files/open_array.h"
 #include "src/model/keep_rules.h"
 #include "src/model/model_files.h"
-#include "src/model/shard_hashes.h"
 #include "src/model/weight_reader.h"
 #include "src/stream/quantize_bands.h"
 #include "src/text/error.h"
@@ -58,9 +57,7 @@ std::vector<ModelTensor> weights_of(const CompareJob& job, SourceHashes& sources
     const bool is_only = std::filesystem::is_regular_file(path) && !path.ends_with(".safetensors") &&
                          !path.ends_with(".npz") && !path.ends_with(".gguf");
     if (is_only && job.is_told) {  // raw, or an opaque .npy: the options say what it is
-      ModelTensor& whole = weights.emplace_back();
-      whole.name = std::filesystem::path(path).filename().string();
-      whole.parts = {{path}};
+      weights.push_back({.name = std::filesystem::path(path).filename().string(), .parts = {{path}}});
       continue;
     }
     // One tensor that is named needs no other part of its model.
@@ -149,7 +146,7 @@ CompareResult compare_formats(const CompareJob& job) {
   SourceHashes sources("compare", job.changed, job.threads);
   const std::vector<ModelTensor> weights = weights_of(job, sources, result.notes, result.left);
   result.totals = settings;
-  BandOptions options;
+  BandOptions options = {.backend = job.backend, .threads = job.threads};
   std::vector<HadamardSpec> rotations(std::max<size_t>(job.hadamards.size(), 1));
   for (size_t i = 0; i < job.hadamards.size(); ++i)
     set_hadamard(rotations[i], Json{{"size", job.hadamards[i]}}, "compare --hadamard");
@@ -161,8 +158,6 @@ CompareResult compare_formats(const CompareJob& job) {
     options.sparsity.push_back(sparsity != nullptr ? sparsity->id : Sparsity::none);
     if (options.sparsity[i] != Sparsity::none) check_sparse(of_settings[i], "compare --sparse: " + settings[i].spec);
   }
-  options.backend = job.backend;
-  options.threads = job.threads;
   uint64_t bytes = 0;
   for (const ModelTensor& w : weights) bytes += w.bytes();
   ProgressCount progress(job.progress, bytes);

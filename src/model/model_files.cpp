@@ -13,7 +13,6 @@
 
 #include "src/files/manifest.h"
 #include "src/files/open_array.h"
-#include "src/model/shard_hashes.h"
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
 

@@ -36,10 +36,7 @@ std::string marks_of_kept(const std::string& text, const std::string& file, cons
 }
 
 ConfigJob config_job(const ModelPlan& model) {
-  ConfigJob out;
-  out.scheme = model.job.scheme;
-  out.activations = model.job.activations;
-  out.cache = model.facts.cache;
+  ConfigJob out = {.scheme = model.job.scheme, .activations = model.job.activations, .cache = model.facts.cache};
   out.has_towers = model.facts.source.has_towers();
   bool has_head = false;
   for (const Plan& plan : model.plans) {

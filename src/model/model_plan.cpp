@@ -11,7 +11,6 @@
 #include "src/files/gguf.h"
 #include "src/model/keep_rules.h"
 #include "src/model/model_files.h"
-#include "src/model/shard_hashes.h"
 #include "src/model/weight_names.h"
 #include "src/text/error.h"
 

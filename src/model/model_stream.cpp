@@ -191,12 +191,8 @@ QuantizeReport ModelStream::quantise(const Plan& plan, ShardWriter& out, Reporte
   const Dispatcher backend(job.backend);
   SchemeWriter writer(job, plan, out);
   float factor = 1;
-  BandOptions options;
-  options.place = job.place;
+  BandOptions options = {.place = job.place, .backend = job.backend, .threads = job.threads, .amax = shared_.of(plan)};
   options.place.stream += 128 * plan.number;
-  options.backend = job.backend;
-  options.threads = job.threads;
-  options.amax = shared_.of(plan);
   options.decode = [&](const Quantized& q, float* y, int threads) { decode_weight(backend, q, y, threads); };
   options.sinks = {[&](const QuantizedBand& band) {
     if (band.q.rows > 0) factor = band.q.tensor_scale[0];

@@ -14,7 +14,6 @@
 #include "src/files/output.h"
 #include "src/model/model_files.h"
 #include "src/model/model_stream.h"
-#include "src/model/shard_hashes.h"
 #include "src/text/error.h"
 #include "src/text/version.h"
 #include "src/threads/in_order.h"

@@ -137,13 +137,9 @@ std::optional<ModelTensor> Recogniser::fp4_of(const TensorPlace& codes, const Ch
   if (!is_fp4(type) || (type == Dtype::u32) != (s.codes_dtype == Dtype::u32)) return {};
   const std::optional<std::string> stem = stem_before(codes.info.name, n.codes);
   if (!stem || codes.info.shape.empty()) return {};
-  ModelTensor w;
-  w.name = codes.info.name;
-  w.stem = *stem;
-  w.whole = *stem + n.whole;
-  w.scheme = &s;
-  w.parts = {codes};
+  ModelTensor w = {.name = codes.info.name, .stem = *stem, .scheme = &s, .parts = {codes}};
   w.shape = weight_shape(n.codes, codes);
+  w.whole = *stem + n.whole;
   const TensorPlace* scales = find(*stem + n.scales);
   const TensorPlace* factor = *n.factor != '\0' ? find(*stem + n.factor) : nullptr;
   if (scales == nullptr) {
@@ -264,11 +260,8 @@ std::optional<ModelTensor> Recogniser::fp8_of(const TensorPlace& codes, const Fp
   if (!stem) return {};
   const TensorPlace* scales = find(*stem + n.scales);
   if (scales == nullptr || codes.info.shape.empty()) return {};
-  ModelTensor w;
-  w.name = w.whole = codes.info.name;
-  w.stem = *stem;
-  w.shape = codes.info.shape;
-  w.parts = {codes, *scales};
+  const std::string& name = codes.info.name;
+  ModelTensor w = {.name = name, .stem = *stem, .parts = {codes, *scales}, .shape = codes.info.shape, .whole = name};
   const bool is_e8m0 = scales->info.dtype == Dtype::f8_e8m0 || is_byte(scales->info.dtype);
   w.fp8 = Fp8Grid{};
   if (!is_e8m0 && !is_real_type(scales->info.dtype)) {
@@ -290,12 +283,8 @@ std::optional<ModelTensor> Recogniser::fp8_of(const TensorPlace& codes, const Fp
 std::optional<ModelTensor> Recogniser::gguf_of(const TensorPlace& blocks) const {
   for (const CheckpointScheme& s : checkpoint_schemes) {
     if (s.gguf == GgufValues::plain || s.gguf != blocks.gguf->values) continue;
-    ModelTensor w;
-    w.name = w.whole = blocks.info.name;
-    w.stem = stem_before(w.name, s.whole).value_or(w.name);
-    w.scheme = &s;
-    w.shape = blocks.info.shape;
-    w.parts = {blocks};
+    const std::string &name = blocks.info.name, stem = stem_before(name, s.whole).value_or(name);
+    ModelTensor w = {name, stem, &s, {blocks}, blocks.info.shape, name};
     if (*s.factor == '\0') return w;
     for (const char* ending : gguf_factor_names)
       if (const TensorPlace* factor = find(w.stem + ending)) {

@@ -1,5 +1,3 @@
-#include "src/model/shard_hashes.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -8,6 +6,7 @@
 #include <utility>
 
 #include "src/files/sha256.h"
+#include "src/model/model_files.h"
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
 #include "src/threads/in_order.h"

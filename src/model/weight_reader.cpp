@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "src/arith/amax.h"
-#include "src/files/convert.h"
+#include "src/files/dtype.h"
 #include "src/model/decode.h"
 #include "src/text/error.h"
 
@@ -163,7 +163,9 @@ void WeightReader::read_values(int64_t first, int64_t count, float* out, int thr
     const auto factor =
         static_cast<size_t>(std::upper_bound(factor_ends_.begin(), factor_ends_.end(), first) - factor_ends_.begin());
     const int64_t part = std::min(count, factor_ends_[factor] - first);
-    read_part(first, part, factor, out, threads);
+    read_quantized(first, part);
+    q_.tensor_scale = {factors_[factor]};
+    decode_weight(backend_, q_, out, threads);
     out += part * cols_;
     first += part;
     count -= part;
@@ -208,12 +210,6 @@ const Quantized& WeightReader::read_quantized(int64_t first, int64_t count) {
     throw Error(fmt::format("{}: a scale of rows {} to {} has a sign, which {} has not", name_, first, first + count,
                             row_of(scale_table, q_.spec.scale).name));
   return q_;
-}
-
-void WeightReader::read_part(int64_t first, int64_t count, size_t factor, float* out, int threads) {
-  read_quantized(first, count);
-  q_.tensor_scale = {factors_[factor]};
-  decode_weight(backend_, q_, out, threads);
 }
 
 // Row k of an expert: nibble k mod 2 of byte row k/2, under scale row k/block.

@@ -49,7 +49,6 @@ class WeightReader : public RowReader {
   void read_values(int64_t first, int64_t count, float* out, int threads);
   void open_factors(const ModelTensor& tensor, size_t part);
   void open_fp8(const ModelTensor& tensor);
-  void read_part(int64_t first, int64_t count, size_t factor, float* out, int threads);
   void read_transposed(int64_t first, int64_t count, float* out);
   void read_fp8(int64_t first, int64_t count, float* out);
   void read_q8_0(int64_t first, int64_t count, float* out);

@@ -72,14 +72,11 @@ std::vector<uint8_t> read_bytes(TensorReader& reader, uint64_t first, uint64_t c
   return stored;
 }
 
-// A file that lies in tiles of rows is held whole, row by row; bands of it are then parts of `bytes`.
-struct Held {
-  std::vector<uint8_t> bytes;
-  std::vector<uint8_t> rows(int64_t first, int64_t count, int64_t row_bytes) const {
-    const auto at = bytes.begin() + first * row_bytes;
-    return {at, at + count * row_bytes};
-  }
-};
+// A band of a file that lies in tiles of rows, which is held whole, row by row.
+std::vector<uint8_t> rows_of(const std::vector<uint8_t>& held, int64_t first, int64_t count, int64_t row_bytes) {
+  const auto at = held.begin() + first * row_bytes;
+  return {at, at + count * row_bytes};
+}
 
 }  // namespace
 
@@ -90,10 +87,7 @@ Quantized load_quantized(const std::string& folder, bool changed, Shape* shape) 
   const auto rows = static_cast<int64_t>(matrix_rows(manifest.shape));
   const auto cols = static_cast<int64_t>(matrix_cols(manifest.shape));
   const Layout layout = layout_of(manifest.spec, rows, cols, manifest.order, manifest.shape);
-  Quantized q;
-  q.spec = decoding_spec(manifest.spec);
-  q.rows = rows;
-  q.cols = cols;
+  Quantized q = {.spec = decoding_spec(manifest.spec), .rows = rows, .cols = cols};
   q.geometry = geometry_of(q.spec, rows, cols);
   for (size_t i = 0; i + 1 < layout.parts.size(); ++i) {
     const Part& part = layout.parts[i];
@@ -137,13 +131,13 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
   const bool holds_codes = !is_row_by_row(manifest.order.codes);
   const bool holds_scales = manifest.order.scales != golden::ScaleLayout::linear;
   const BlockGeometry all = geometry_of(spec, rows, cols);
-  Held codes, scales;
+  std::vector<uint8_t> codes, scales;
   if (holds_codes)
-    codes.bytes = relaid(read_bytes(readers.front(), 0, readers.front().rows()), manifest.order.codes,
-                         memory_layout(spec), rows, all.padded_cols);
+    codes = relaid(read_bytes(readers.front(), 0, readers.front().rows()), manifest.order.codes, memory_layout(spec),
+                   rows, all.padded_cols);
   if (holds_scales)
-    scales.bytes = golden::from_layout(manifest.order.scales, read_bytes(readers[1], 0, readers[1].rows()),
-                                       all.scale_rows, all.scale_cols, readers[1].name());
+    scales = golden::from_layout(manifest.order.scales, read_bytes(readers[1], 0, readers[1].rows()), all.scale_rows,
+                                 all.scale_cols, readers[1].name());
 
   Quantized q;
   q.spec = decoding_spec(spec);
@@ -160,7 +154,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
     q.rows = std::min(band, rows - first);
     q.geometry = geometry_of(spec, q.rows, cols);
     if (holds_codes)
-      q.codes = codes.rows(first, q.rows, q.code_row_bytes());
+      q.codes = rows_of(codes, first, q.rows, q.code_row_bytes());
     else
       q.codes = read_bytes(readers.front(), static_cast<uint64_t>(first), static_cast<uint64_t>(q.rows));
     if (!holds_codes)
@@ -174,7 +168,7 @@ void dequantize_folder(const std::string& folder, const std::string& out, bool f
       if (is_real(spec.scale))
         readers[1].read_rows(at, count, q.real_scales.data());
       else if (holds_scales)
-        q.scales = scales.rows(static_cast<int64_t>(at), q.geometry.scale_rows, q.geometry.scale_cols);
+        q.scales = rows_of(scales, static_cast<int64_t>(at), q.geometry.scale_rows, q.geometry.scale_cols);
       else
         readers[1].read_raw(at, count, q.scales.data());
     }

@@ -105,9 +105,7 @@ int64_t band_rows(const std::vector<QuantSpec>& specs, int64_t rows, int64_t col
 }
 
 uint64_t stored_bytes(const QuantSpec& spec, int64_t rows, int64_t cols, Sparsity sparsity) {
-  Quantized q;
-  q.spec = spec;
-  q.geometry = geometry_of(spec, rows, cols);
+  const Quantized q = {.spec = spec, .geometry = geometry_of(spec, rows, cols)};
   int64_t bytes = rows * q.code_row_bytes();
   if (const FloatFormat& f = format_of(spec.element); f.is_grid())  // packed, with shared micro-exponents
     bytes =

@@ -151,12 +151,7 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   TensorFiles files(job, layout, order, folder, rows, cols);
   ProgressCount progress(job.progress, 4 * static_cast<uint64_t>(rows * cols));  // as float32
 
-  BandOptions options;
-  options.place = job.place;
-  options.random_words = job.random_words;
-  options.backend = job.backend;
-  options.threads = job.threads;
-  options.band_bytes = job.band_bytes;
+  BandOptions options = {job.place, job.random_words, job.backend, job.threads, job.band_bytes};
   options.keeps_decoded = true;
   options.sinks = {[&](const QuantizedBand& band) { files.hash(band); },
                    [&](const QuantizedBand& band) { files.write(band); }};

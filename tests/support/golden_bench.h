@@ -5,7 +5,6 @@
 
 #include "src/golden/compare_arrays.h"
 #include "src/golden/diagnose.h"
-#include "src/golden/tolerance.h"
 #include "tests/support/support.h"
 
 namespace fp4::golden {

@@ -8,7 +8,6 @@
 
 #include "src/model/model_files.h"
 #include "src/model/model_plan.h"
-#include "src/model/shard_hashes.h"
 #include "src/model/weight_reader.h"
 #include "src/text/error.h"
 #include "tools/python/bound_tensor.h"

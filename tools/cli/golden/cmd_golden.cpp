@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "src/files/output.h"
+#include "src/golden/bundle.h"
 #include "src/golden/candidate.h"
-#include "src/golden/pack.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "src/golden/candidate.h"
+#include "src/golden/compare_arrays.h"
 #include "src/golden/diagnose.h"
-#include "src/golden/tolerance.h"
 
 namespace fp4::tools {
 

@@ -13,7 +13,7 @@
 #include "src/arith/spec_text.h"
 #include "src/backends/sparse.h"
 #include "src/files/tensor_writer.h"
-#include "src/golden/adder_trace.h"
+#include "src/golden/packed_operand.h"
 #include "src/stream/quantize_files.h"
 #include "src/text/error.h"
 #include "sweeps/cost/hardware.h"
