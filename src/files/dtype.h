@@ -74,7 +74,7 @@ std::uint64_t byte_count(std::string_view place, Dtype dtype, const Shape& shape
 std::uint64_t matrix_rows(const Shape& shape);
 std::uint64_t matrix_cols(const Shape& shape);
 
-// Elements of a file to float32 (convert.cpp). float16 and bfloat16 widen exactly, bit for bit (signalling NaNs and
+// Elements of a file to float32. float16 and bfloat16 widen exactly, bit for bit (signalling NaNs and
 // payloads stay); float64 rounds to nearest even; integers of up to 24 bits are exact, wider ones round to nearest
 // even. These are IEEE 754 interchange formats and C++ types; the project's own formats are decoded by include/fp4.
 

@@ -187,11 +187,9 @@ WitnessResult find_witnesses(const WitnessRequest& r) {
     c.cols = out.length;
     c.given_a = out.witnesses[i].a;
     c.given_b = out.witnesses[i].b;
-    if (out.is_accumulator) {
-      for (const std::string& m : {r.model_a, r.model_b}) {
+    if (out.is_accumulator)
+      for (const std::string& m : {r.model_a, r.model_b})
         if (find_row(accumulator_table, m) != nullptr) c.accumulators.push_back(m);
-      }
-    }
     out.cases.push_back(c);
   }
   return out;
