@@ -42,8 +42,8 @@ TEST_CASE("a race's words by hand", "[quick]") {
       steady(0.300, 0.52, 10),   // dearer and worse than either step: off
   };
   const RaceState state = judge_race(racers, rules_of_ten);
-  const std::vector<RaceWord> expected = {RaceWord::on, RaceWord::tied, RaceWord::off, RaceWord::tied,
-                                          RaceWord::on, RaceWord::off,  RaceWord::off};
+  const std::vector<FrontStatus> expected = {FrontStatus::on, FrontStatus::tied, FrontStatus::off, FrontStatus::tied,
+                                             FrontStatus::on, FrontStatus::off,  FrontStatus::off};
   for (size_t i = 0; i < racers.size(); ++i) {
     INFO(i);
     CHECK(state.verdicts[i].word == expected[i]);
@@ -52,8 +52,8 @@ TEST_CASE("a race's words by hand", "[quick]") {
   CHECK(state.steps == std::vector<size_t>{0, 4});
   // Of a level's members within delta of its best one the cheapest is the step.
   const std::vector<Racer> alike = {steady(0.020, 0.505, 10), steady(0.022, 0.50, 10)};
-  CHECK(judge_race(alike, rules_of_ten).verdicts[0].word == RaceWord::on);
-  CHECK(judge_race(alike, rules_of_ten).verdicts[1].word == RaceWord::tied);
+  CHECK(judge_race(alike, rules_of_ten).verdicts[0].word == FrontStatus::on);
+  CHECK(judge_race(alike, rules_of_ten).verdicts[1].word == FrontStatus::tied);
   CHECK(state.verdicts[1].rival == 0);
   CHECK(state.verdicts[3].rival == 0);
   CHECK(state.verdicts[5].rival == 4);
@@ -67,16 +67,16 @@ TEST_CASE("nothing is decided before the first round is complete", "[quick]") {
   std::vector<Racer> racers = {steady(0.02, 0.5, 8), steady(0.05, 0.1, 8)};
   RaceState state = judge_race(racers, rules_of_ten);
   for (const RaceVerdict& verdict : state.verdicts) {
-    CHECK(verdict.word == RaceWord::undecided);
+    CHECK(verdict.word == FrontStatus::undecided);
     CHECK(verdict.draws);
     CHECK_FALSE(verdict.difference.interval);
   }
   CHECK(state.steps.empty());
   racers[0] = steady(0.02, 0.5, 10);
   state = judge_race(racers, rules_of_ten);
-  CHECK(state.verdicts[0].word == RaceWord::on);
+  CHECK(state.verdicts[0].word == FrontStatus::on);
   CHECK(state.verdicts[0].draws);  // its rival has not run
-  CHECK(state.verdicts[1].word == RaceWord::undecided);
+  CHECK(state.verdicts[1].word == FrontStatus::undecided);
 }
 
 TEST_CASE("an interval is that of all pairs and all rounds", "[quick]") {
@@ -89,7 +89,7 @@ TEST_CASE("an interval is that of all pairs and all rounds", "[quick]") {
   const double half = 2.9333241 * 0.5270463 / std::sqrt(10.0);
   CHECK(verdict.difference.interval->low == Approx(0.2 - half).epsilon(1e-6));
   CHECK(verdict.difference.interval->high == Approx(0.2 + half).epsilon(1e-6));
-  CHECK(verdict.word == RaceWord::undecided);
+  CHECK(verdict.word == FrontStatus::undecided);
   CHECK(race_pairs(std::vector<Racer>(60, racers[0])) == 1770);
   CHECK(race_pairs(std::vector<Racer>(1, racers[0])) == 1);
 }
@@ -122,16 +122,16 @@ TEST_CASE("divergence is a rate: one of 640 decides nothing, half of the seeds d
   racers[1].loss[0][17] = diverged;
   for (size_t s = 0; s < 640; s += 2) racers[2].loss[0][s] = diverged;
   const RaceState state = judge_race(racers, {.delta = 0.01, .rounds = {10, 20, 40, 80, 160, 320, 640}});
-  CHECK(state.verdicts[1].word == RaceWord::tied);
+  CHECK(state.verdicts[1].word == FrontStatus::tied);
   CHECK(state.verdicts[1].difference.diverged == 1);
   CHECK(state.verdicts[1].difference.n == 639);
-  CHECK(state.verdicts[2].word == RaceWord::off);  // though the runs that finish lose less
-  CHECK(diverges_more_often(6, 0, 0.05));          // (1/2)^6 = .016 <= .025 < (1/2)^5
+  CHECK(state.verdicts[2].word == FrontStatus::off);  // though the runs that finish lose less
+  CHECK(diverges_more_often(6, 0, 0.05));             // (1/2)^6 = .016 <= .025 < (1/2)^5
   CHECK_FALSE(diverges_more_often(5, 0, 0.05));
   // Four of 200 are too many for a tie and too few for `off`.
   racers = {steady(0.02, 0.5, 200), steady(0.05, 0.5, 200)};
   for (size_t s = 0; s < 200; s += 50) racers[1].loss[0][s] = diverged;
-  CHECK(judge_race(racers, {.delta = 0.01, .rounds = {10, 200}}).verdicts[1].word == RaceWord::undecided);
+  CHECK(judge_race(racers, {.delta = 0.01, .rounds = {10, 200}}).verdicts[1].word == FrontStatus::undecided);
 }
 
 TEST_CASE("a tie holds where a failure that its seeds have not shown would leave it, by hand", "[quick]") {
@@ -142,9 +142,9 @@ TEST_CASE("a tie holds where a failure that its seeds have not shown would leave
   CHECK(largest_failure(racers) == Approx(1));
   RaceRules rules = rules_of_ten;
   rules.delta = 0.16;
-  CHECK(judge_race(racers, rules).verdicts[1].word == RaceWord::tied);
+  CHECK(judge_race(racers, rules).verdicts[1].word == FrontStatus::tied);
   rules.delta = 0.14;
-  CHECK(judge_race(racers, rules).verdicts[1].word == RaceWord::undecided);
+  CHECK(judge_race(racers, rules).verdicts[1].word == FrontStatus::undecided);
 }
 
 TEST_CASE("worse than a step is said when the step alone has its seeds, by hand", "[quick]") {
@@ -154,14 +154,14 @@ TEST_CASE("worse than a step is said when the step alone has its seeds, by hand"
   rules.least_alone = 40;
   std::vector<Racer> racers = {steady(0.02, 0.5, 10), steady(0.05, 0.6, 10)};
   const auto judged = [&] { return judge_race(racers, rules).verdicts; };
-  CHECK(judged()[1].word == RaceWord::undecided);
+  CHECK(judged()[1].word == FrontStatus::undecided);
   CHECK(judged()[0].draws);
   CHECK_FALSE(judged()[1].draws);
   racers[0] = steady(0.02, 0.5, 40);
-  CHECK(judged()[1].word == RaceWord::off);
+  CHECK(judged()[1].word == FrontStatus::off);
   // One failure of 3 in 40 seeds is .075 of the mean, up to .226 (t(.975, 39) = 2.0227 of its SD .474 / sqrt(40)).
   racers[0].loss[0][30] = 3.5 + 1;
-  CHECK(judged()[1].word == RaceWord::undecided);
+  CHECK(judged()[1].word == FrontStatus::undecided);
   CHECK(judged()[1].draws);
 }
 
@@ -173,9 +173,11 @@ TEST_CASE("the cheapest that diverges is no step, nobody is tied with it, and th
     for (size_t s = 0; s < 320; s += every) racers[0].loss[0][s] = diverged;
     const RaceState state = judge_race(racers, rules);
     INFO(every);
-    CHECK(state.verdicts[0].word == (every == 320 ? RaceWord::on : RaceWord::undecided));
-    CHECK(state.verdicts[1].word == (every == 10 ? RaceWord::on : every == 320 ? RaceWord::tied : RaceWord::undecided));
-    CHECK(state.verdicts[2].word == RaceWord::off);
+    CHECK(state.verdicts[0].word == (every == 320 ? FrontStatus::on : FrontStatus::undecided));
+    CHECK(state.verdicts[1].word == (every == 10    ? FrontStatus::on
+                                     : every == 320 ? FrontStatus::tied
+                                                    : FrontStatus::undecided));
+    CHECK(state.verdicts[2].word == FrontStatus::off);
     if (every == 10) CHECK_FALSE(state.verdicts[0].draws);  // more seeds would not mend it
   }
 }
@@ -183,13 +185,13 @@ TEST_CASE("the cheapest that diverges is no step, nobody is tied with it, and th
 TEST_CASE("racers of unequal seeds are compared on those that both have", "[quick]") {
   std::vector<Racer> racers = {steady(0.02, 0.5, 20), steady(0.05, 0.9, 10)};
   CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == 10);
-  CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == RaceWord::off);
+  CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == FrontStatus::off);
   // What a candidate lacks, in the middle or at the end, leaves the others.
   racers[1] = steady(0.05, 0.9, 20);
   for (const auto& [seed, left] : {std::pair(5, 19), std::pair(0, 18), std::pair(19, 17)}) {
     racers[1].loss[0][static_cast<size_t>(seed)] = std::numeric_limits<double>::quiet_NaN();
     CHECK(judge_race(racers, rules_of_ten).verdicts[1].difference.n == static_cast<size_t>(left));
-    CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == RaceWord::off);
+    CHECK(judge_race(racers, rules_of_ten).verdicts[1].word == FrontStatus::off);
   }
 }
 
@@ -211,7 +213,7 @@ TEST_CASE("each recipe counts at the best of its rungs", "[quick]") {
   const std::vector<Racer> racers = {theirs, mine};
   CHECK(race_pairs(racers) == 6);
   const RaceState state = judge_race(racers, rules_of_ten);
-  CHECK(state.verdicts[1].word == RaceWord::on);
+  CHECK(state.verdicts[1].word == FrontStatus::on);
   CHECK(state.verdicts[1].rungs == std::vector<bool>{false, true});  // the first is shown to be worse
 }
 

@@ -209,14 +209,14 @@ Raced race(World& world, const std::vector<std::vector<size_t>>& chosen, const W
       for (size_t k = 0; k < chosen[i].size(); ++k) draws[i][k] = state.verdicts[i].draws && state.verdicts[i].rungs[k];
   }
   const bool diverges = plant.step_diverges > 0;
-  const size_t steps = static_cast<size_t>(std::count_if(state.verdicts.begin(), state.verdicts.end(),
-                                                         [](const RaceVerdict& v) { return v.word == RaceWord::on; }));
+  const size_t steps = static_cast<size_t>(std::count_if(
+      state.verdicts.begin(), state.verdicts.end(), [](const RaceVerdict& v) { return v.word == FrontStatus::on; }));
   for (size_t i = 0; i < recipes; ++i) {
     const RaceVerdict& verdict = state.verdicts[i];
-    result.wrong |= verdict.word == RaceWord::off;
-    result.wrong |= diverges && i == 0 && (verdict.word == RaceWord::on || verdict.word == RaceWord::tied);
-    result.wrong |= diverges && verdict.word == RaceWord::tied && verdict.rival == 0;
-    result.decided += verdict.word == RaceWord::undecided ? 0 : 1.0 / recipes;
+    result.wrong |= verdict.word == FrontStatus::off;
+    result.wrong |= diverges && i == 0 && (verdict.word == FrontStatus::on || verdict.word == FrontStatus::tied);
+    result.wrong |= diverges && verdict.word == FrontStatus::tied && verdict.rival == 0;
+    result.decided += verdict.word == FrontStatus::undecided ? 0 : 1.0 / recipes;
   }
   result.wrong |= steps > 1;
   return result;

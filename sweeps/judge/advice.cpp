@@ -136,11 +136,12 @@ void judge_rows(Advice& advice, const std::map<std::string, std::vector<double>>
   }
 }
 
-}  // namespace
-
+// How many times a value lies outside a range; 1 inside.
 double times_outside(double value, const Interval& range) {
   return std::max({1.0, value / range.high, range.low / value});
 }
+
+}  // namespace
 
 Advice advise(const LadderAdvice* ladder, const std::map<std::string, cost::RecipeFacts>& recipes,
               const cost::Model& model, const cost::Hardware& hardware, const AdviceOptions& o) {

@@ -81,7 +81,4 @@ struct Advice {
 Advice advise(const LadderAdvice* ladder, const std::map<std::string, cost::RecipeFacts>& recipes,
               const cost::Model& model, const cost::Hardware& hardware, const AdviceOptions& options);
 
-// How many times a value lies outside a range; 1 inside.
-double times_outside(double value, const Interval& range);
-
 }  // namespace fp4::sweeps

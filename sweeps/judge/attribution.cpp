@@ -208,11 +208,6 @@ class Attribution {
   std::set<uint64_t> screening_;
 };
 
-// Values of the sweep, by axis, whatever the task: what a word may name.
-size_t axis_named(const Results& results, const std::string& place, const std::string& name) {
-  return accepted_index(place, name, results.axes());
-}
-
 uint32_t value_named(const Space& space, const Results& results, const std::string& place, size_t axis,
                      const std::string& value) {
   return static_cast<uint32_t>(accepted_index(place + " " + results.axes()[axis], value, space.values[axis]));
@@ -224,13 +219,13 @@ std::vector<std::pair<std::string, Mask>> groups_of(const Space& space, const Re
   Mask all;
   for (const auto& values : space.values) all.emplace_back(values.size(), true);
   for (const auto& [name, words] : contrast.where) {
-    const size_t axis = axis_named(results, "--where", name);
+    const size_t axis = accepted_index("--where", name, results.axes());
     std::fill(all[axis].begin(), all[axis].end(), false);
     for (const std::string& word : words) all[axis][value_named(space, results, "--where", axis, word)] = true;
   }
   std::vector<std::pair<std::string, Mask>> groups = {{"", all}};
   for (const std::string& name : contrast.by) {
-    const size_t axis = axis_named(results, "--by", name);
+    const size_t axis = accepted_index("--by", name, results.axes());
     std::vector<std::pair<std::string, Mask>> finer;
     for (const auto& [words, mask] : groups) {
       for (size_t value = 0; value < mask[axis].size(); ++value) {
@@ -274,6 +269,19 @@ void judge_all(std::vector<Effect>& effects) {
   }
 }
 
+// SD of bf16 - fp32 over the screening seeds, by task: root mean square over its contexts.
+std::map<std::string, double> noise_floors(const Results& results, Metric metric) {
+  std::map<std::string, std::vector<double>> variances;
+  for (const ConfigResult& config : results.configs()) {
+    if (!results.is_plain(config, "bf16")) continue;
+    const Summary gap = summarise(results.gaps(config, false, metric));
+    if (gap.n >= 2) variances[config.record.task].push_back(gap.sd * gap.sd);
+  }
+  std::map<std::string, double> floors;
+  for (const auto& [task, list] : variances) floors[task] = std::sqrt(summarise(list).mean);
+  return floors;
+}
+
 }  // namespace
 
 std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,
@@ -286,7 +294,7 @@ std::vector<Effect> attribute(const Results& results, Metric metric, const std::
     const Space space = space_of(results, task);
     const auto groups = groups_of(space, results, contrast);
     for (size_t axis = 0; axis < space.values.size(); ++axis) {
-      if (!contrast.axis.empty() && axis_named(results, "--axis", contrast.axis) != axis) continue;
+      if (!contrast.axis.empty() && accepted_index("--axis", contrast.axis, results.axes()) != axis) continue;
       const uint32_t against =
           contrast.reference.empty() ? 0 : value_named(space, results, "--against", axis, contrast.reference);
       for (const auto& [words, mask] : groups) {
@@ -308,18 +316,6 @@ std::vector<Effect> attribute(const Results& results, Metric metric, const std::
   }
   judge_all(effects);
   return effects;
-}
-
-std::map<std::string, double> noise_floors(const Results& results, Metric metric) {
-  std::map<std::string, std::vector<double>> variances;
-  for (const ConfigResult& config : results.configs()) {
-    if (!results.is_plain(config, "bf16")) continue;
-    const Summary gap = summarise(results.gaps(config, false, metric));
-    if (gap.n >= 2) variances[config.record.task].push_back(gap.sd * gap.sd);
-  }
-  std::map<std::string, double> floors;
-  for (const auto& [task, list] : variances) floors[task] = std::sqrt(summarise(list).mean);
-  return floors;
 }
 
 std::map<std::string, WeightedMean> space_average(const Results& results, Metric metric) {

@@ -54,9 +54,6 @@ struct Contrast {
 std::vector<Effect> attribute(const Results& results, Metric metric, const std::map<std::string, double>& delta,
                               const Contrast& contrast = {});
 
-// SD of bf16 - fp32 over the screening seeds, by task: root mean square over its contexts.
-std::map<std::string, double> noise_floors(const Results& results, Metric metric);
-
 // Average gap over the whole space from an importance sample, by task: Hajek's mean of the configurations' mean gaps
 // and its effective sample size (all probabilities 1: the plain mean).
 std::map<std::string, WeightedMean> space_average(const Results& results, Metric metric);

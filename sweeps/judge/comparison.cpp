@@ -119,13 +119,8 @@ void judge_one(Comparison& comparison, double level) {
 }  // namespace
 
 std::string_view word(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::better: return "better";
-    case Verdict::worse: return "worse";
-    case Verdict::equal: return "equal";
-    case Verdict::undecided: return "undecided";
-  }
-  return "";
+  static constexpr std::string_view words[] = {"better", "worse", "equal", "undecided"};  // as the enumerators
+  return words[static_cast<size_t>(verdict)];
 }
 
 void judge(std::vector<Comparison>& family, double alpha) {

@@ -23,12 +23,10 @@ class Sensitivity {
       if (cheaper_at(0.25) || cheaper_at(4)) rivals.push_back(&other);
     }
     Interval range{1, 1};
-    for (int step = 1; step <= 8 && !dominated(point, rivals, weight, std::exp2(step / 4.0)); ++step) {
+    for (int step = 1; step <= 8 && !dominated(point, rivals, weight, std::exp2(step / 4.0)); ++step)
       range.high = std::exp2(step / 4.0);
-    }
-    for (int step = 1; step <= 8 && !dominated(point, rivals, weight, std::exp2(-step / 4.0)); ++step) {
+    for (int step = 1; step <= 8 && !dominated(point, rivals, weight, std::exp2(-step / 4.0)); ++step)
       range.low = std::exp2(-step / 4.0);
-    }
     return range;
   }
 
@@ -68,9 +66,8 @@ void add_units(ContextFront& front, const Results& results, const TokenCurves& c
   const ConfigResult* reference = results.find(front.context);
   if (reference == nullptr) return;
   front.scale = loss_scale(results, *reference);
-  if (has_constant_rate(reference->record.config)) {
+  if (has_constant_rate(reference->record.config))
     front.target = target ? target : default_target(validation_curve(results, *reference, front.raced));
-  }
   for (FrontPoint& point : front.points) {
     const bool fresh = front.raced && point.candidate;
     point.extra_fp32 = curves.over(*point.config, "fp32", fresh, target);

@@ -42,9 +42,7 @@ std::vector<RaceField> race_fields(const Results& results, const std::vector<Cos
   for (auto& [context, field] : fields) {
     std::sort(field.configs.begin(), field.configs.end(),
               [](const ConfigResult* a, const ConfigResult* b) { return a->record.hash < b->record.hash; });
-    for (const ConfigResult* config : field.configs) {
-      field.losses.push_back(race_losses(results, *config));
-    }
+    for (const ConfigResult* config : field.configs) field.losses.push_back(race_losses(results, *config));
     for (const Costs& chip : costs) {
       std::vector<double>& column = field.costs.emplace_back();
       for (const ConfigResult* config : field.configs) column.push_back(chip.of(*config).overhead);

@@ -87,18 +87,11 @@ Eigen::VectorXd residuals_of(const Law& law, const Efficiency& efficiency, std::
 
 double rms(const Eigen::VectorXd& r) { return r.size() == 0 ? 0 : r.norm() / std::sqrt(static_cast<double>(r.size())); }
 
-using Cells = std::set<std::pair<double, double>>;
-Cells cells_of(std::span<const LawPoint> points) {
-  Cells cells;
-  for (const LawPoint& p : points) cells.emplace(p.n, p.d);
+// The seeds of each (N, D).
+using Cells = std::map<std::pair<double, double>, std::set<uint64_t>>;
+Cells cells_of(std::span<const LawPoint> points, Cells cells = {}) {
+  for (const LawPoint& p : points) cells[{p.n, p.d}].insert(p.seed);
   return cells;
-}
-
-size_t cells_of_one_seed(std::span<const LawPoint> points) {
-  std::map<std::pair<double, double>, std::set<uint64_t>> seeds;
-  for (const LawPoint& p : points) seeds[{p.n, p.d}].insert(p.seed);
-  return static_cast<size_t>(
-      std::count_if(seeds.begin(), seeds.end(), [](const auto& c) { return c.second.size() < 2; }));
 }
 
 // The terms of weights and of tokens stand at half the reducible loss each, in the middle of the points.
@@ -126,10 +119,9 @@ std::vector<Law> starts(std::span<const LawPoint> points, LawForm form) {
 class Draws {
  public:
   Draws(const std::map<std::string, std::vector<LawPoint>>& points, uint64_t seed) : engine_(seed) {
-    std::map<std::pair<double, double>, std::set<uint64_t>> seeds;
-    for (const auto& [recipe, list] : points)
-      for (const LawPoint& p : list) seeds[{p.n, p.d}].insert(p.seed);
-    for (const auto& [cell, set] : seeds) {
+    Cells cells;
+    for (const auto& [recipe, list] : points) cells = cells_of(list, std::move(cells));
+    for (const auto& [cell, set] : cells) {
       const std::vector<uint64_t> all(set.begin(), set.end());
       for (size_t i = 0; i < all.size(); ++i) drawn_[cell].push_back(all[engine_() % all.size()]);
     }
@@ -168,9 +160,9 @@ double Law::loss(double n, double d, const Efficiency& e) const {
 }
 
 LawFit fit_law(std::span<const LawPoint> points, LawForm form, const Law* start) {
-  const size_t cells = cells_of(points).size();
-  if (cells <= parameters_of(form))
-    throw Error(fmt::format("law: {} different (N, D) for {} parameters; at least {} are needed", cells,
+  const Cells cells = cells_of(points);
+  if (cells.size() <= parameters_of(form))
+    throw Error(fmt::format("law: {} different (N, D) for {} parameters; at least {} are needed", cells.size(),
                             parameters_of(form), parameters_of(form) + 1));
   const auto residuals = [&](const Eigen::VectorXd& p) { return residuals_of(law_of(p), {}, points); };
   Minimum best;
@@ -179,13 +171,14 @@ LawFit fit_law(std::span<const LawPoint> points, LawForm form, const Law* start)
     if (found.value < best.value) best = std::move(found);
   }
   if (!std::isfinite(best.value)) throw Error("law: no start leads to a fit", Error::failed);
-  return {law_of(best.at), rms(residuals(best.at)), points.size(), cells, cells_of_one_seed(points)};
+  const auto single = std::count_if(cells.begin(), cells.end(), [](const auto& c) { return c.second.size() < 2; });
+  return {law_of(best.at), rms(residuals(best.at)), points.size(), cells.size(), static_cast<size_t>(single)};
 }
 
 Efficiency fit_efficiency(const Law& law, std::span<const LawPoint> points, const Efficiency& start) {
   const Cells cells = cells_of(points);
   std::set<double> ns, ds;
-  for (const auto& [n, d] : cells) ns.insert(n), ds.insert(d);
+  for (const auto& [cell, seeds] : cells) ns.insert(cell.first), ds.insert(cell.second);
   if (cells.size() < 3 || ns.size() < 2 || ds.size() < 2)
     throw Error(fmt::format("{} (N, D) with {} N and {} D; 3, 2 and 2 are needed", cells.size(), ns.size(), ds.size()));
   const auto of = [](const Eigen::VectorXd& p) { return Efficiency{std::exp(p[0]), std::exp(p[1])}; };
@@ -198,11 +191,6 @@ std::optional<double> extra_tokens(const Law& law, const Efficiency& e, double n
   const double left = inside - law.A / std::pow(n * e.n, law.alpha);
   if (!(left > 0)) return std::nullopt;
   return std::pow(law.B / left, 1 / law.beta) / e.d / d - 1;
-}
-
-bool LawStudy::is_too_far(double at_n, double at_d) const {
-  constexpr double most = 10;
-  return at_n > most * n.high || at_n < n.low / most || at_d > most * d.high || at_d < d.low / most;
 }
 
 LawStudy study_law(const std::map<std::string, std::vector<LawPoint>>& points, const std::string& baseline,
@@ -246,10 +234,14 @@ std::optional<Interval> sample_interval(std::vector<double> values, size_t sampl
 }
 
 Predicted predict(const LawStudy& study, const std::string& recipe, double n, double d) {
-  if (study.is_too_far(n, d))
+  constexpr double most = 10;
+  const auto is_too_far = [](double x, const Interval& fitted) {
+    return x > most * fitted.high || x < fitted.low / most;
+  };
+  if (is_too_far(n, study.n) || is_too_far(d, study.d))
     throw Error(
-        fmt::format("law: N {:.4g}, D {:.4g} lie more than ten times outside the fitted N {:.4g} .. {:.4g}, D "
-                    "{:.4g} .. {:.4g}; nothing is predicted there",
+        fmt::format("law: N {:.4g}, D {:.4g} lie more than ten times outside the fitted N {:.4g} .. {:.4g}, D {:.4g} "
+                    ".. {:.4g}; nothing is predicted there",
                     n, d, study.n.low, study.n.high, study.d.low, study.d.high));
   const bool is_baseline = recipe.empty() || recipe == study.baseline;
   const Efficiency own = is_baseline ? Efficiency{} : study.recipes.at(recipe).efficiency;

@@ -75,16 +75,14 @@ struct LawStudy {
   std::map<std::string, LawRecipe> recipes;  // without the baseline
   std::vector<LawSample> samples;            // of the bootstrap
   Interval n, d;                             // what the baseline's runs span
-
-  // Whether N or D lies further than ten times outside what was fitted: then nothing is predicted.
-  bool is_too_far(double at_n, double at_d) const;
 };
 
 LawStudy study_law(const std::map<std::string, std::vector<LawPoint>>& points, const std::string& baseline,
                    LawForm form, size_t samples);
 
 // The loss of a recipe ("" or the baseline's name: the baseline) with the interval in which the mean of runs at (N, D)
-// is expected: the bootstrap's spread and the law's own error together. Throws Error where is_too_far().
+// is expected: the bootstrap's spread and the law's own error together. Throws Error where N or D lies further than ten
+// times outside what was fitted.
 struct Predicted {
   double loss = 0;
   Interval interval;

@@ -16,18 +16,6 @@
 
 namespace fp4::sweeps {
 
-std::string_view word(FrontStatus status) {
-  switch (status) {
-    case FrontStatus::unjudged: return "";
-    case FrontStatus::screening: return "screening";
-    case FrontStatus::on: return "on";
-    case FrontStatus::tied: return "tied";
-    case FrontStatus::off: return "off";
-    case FrontStatus::undecided: return "undecided";
-  }
-  return "";
-}
-
 std::vector<bool> undominated(const std::vector<double>& x, const std::vector<double>& y) {
   std::vector<size_t> order(x.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -91,13 +79,9 @@ class ContextJudge {
     screen();
     describe();
     if (options_.screening_only) return;
-    if (front_.raced) {
-      race();
-    } else {
-      for (FrontPoint& point : front_.points) {
-        if (point.candidate) point.status = FrontStatus::screening;
-      }
-    }
+    if (front_.raced) race();
+    for (FrontPoint& point : front_.points)
+      if (point.candidate && !front_.raced) point.status = FrontStatus::screening;
     if (options_.sensitivity) add_sensitivity(front_, costs_, options_.x);
     for (FrontPoint& point : front_.points)
       if (point.on_front || (front_.raced && point.candidate))
@@ -134,12 +118,10 @@ class ContextJudge {
     std::vector<double> x, y;
     for (FrontPoint& point : front_.points) {
       point.y = summarise(values(*point.config, false));
-      point.diverged =
-          static_cast<size_t>(std::count_if(point.config->runs.begin(), point.config->runs.end(),
-                                            [](const RunRecord& run) { return run.status == Status::diverged; }));
-      point.runs =
-          static_cast<size_t>(std::count_if(point.config->runs.begin(), point.config->runs.end(),
-                                            [](const RunRecord& run) { return run.status != Status::failed; }));
+      for (const RunRecord& run : point.config->runs) {
+        point.diverged += run.status == Status::diverged;
+        point.runs += run.status != Status::failed;
+      }
       point.cost = costs_.of(*point.config);
       point.x = cost_column(point.cost, options_.x);
       front_.raced |= results_.grid().may_race() && !values(*point.config, true).empty();
@@ -200,9 +182,8 @@ class ContextJudge {
       front_.points[candidates[k]].candidate = k < limit || front_.points[candidates[k]].on_front;
       if (!front_.points[candidates[k]].candidate) leave_out(front_.points[candidates[k]]);
     }
-    for (size_t i = 0; i < front_.points.size(); ++i) {
-      if (!front_.points[i].config->in_plan && is_usable(front_.points[i])) front_.points[i].candidate = true;
-    }
+    for (FrontPoint& point : front_.points)
+      if (!point.config->in_plan && is_usable(point)) point.candidate = true;
   }
 
   // A point at z standard errors above the front is truly below it with probability Phi(-z).
@@ -249,7 +230,7 @@ class ContextJudge {
     for (size_t i = 0; i < judged.size(); ++i) {
       const RaceVerdict& verdict = state.verdicts[i];
       FrontPoint& point = *judged[i];
-      point.status = status_of(verdict.word);
+      point.status = verdict.word;
       point.on_front = std::find(state.steps.begin(), state.steps.end(), i) != state.steps.end();
       if (verdict.rival != no_rival) {
         point.rival = judged[verdict.rival]->config;
@@ -270,7 +251,10 @@ class ContextJudge {
       spreads.push_back(point->difference.sd);
       detectable.push_back(point->detectable);
     }
-    set_spread(spreads, detectable);
+    front_.paired_sd = quantile(spreads, 0.5);
+    front_.detectable = quantile(detectable, 0.5);
+    // The noise floor is taken from the same seeds.
+    if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, true, y_.metric));
   }
 
   // Levels of cost are told apart by overheads (RaceRules::cost_doubt). Seconds, joules and dollars stand for the
@@ -283,23 +267,6 @@ class ContextJudge {
     const FrontPoint& cheapest = **std::min_element(judged.begin(), judged.end(), less);
     for (double& cost : costs) cost = (1 + cheapest.cost.overhead) * cost / cheapest.x - 1;
     return costs;
-  }
-
-  // Of the comparisons on fresh seeds; the noise floor is taken from the same ones.
-  void set_spread(const std::vector<double>& spreads, const std::vector<double>& detectable) {
-    front_.paired_sd = quantile(spreads, 0.5);
-    front_.detectable = quantile(detectable, 0.5);
-    if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, true, y_.metric));
-  }
-
-  static FrontStatus status_of(RaceWord word) {
-    switch (word) {
-      case RaceWord::on: return FrontStatus::on;
-      case RaceWord::tied: return FrontStatus::tied;
-      case RaceWord::off: return FrontStatus::off;
-      case RaceWord::undecided: return FrontStatus::undecided;
-    }
-    return FrontStatus::undecided;
   }
 
   void describe() {

@@ -25,10 +25,6 @@ struct FrontOptions {
   bool sensitivity = true;
 };
 
-// unjudged: not near the front. screening: near it, no fresh seeds. Of a race: on, tied, off, undecided as race.h says.
-enum class FrontStatus : uint8_t { unjudged, screening, on, tied, off, undecided };
-std::string_view word(FrontStatus status);  // "" for unjudged
-
 struct FrontPoint {
   const ConfigResult* config = nullptr;
   const ConfigResult* rung = nullptr;  // where its gap is told: `config`, or of a race the best of its judged rungs

@@ -9,14 +9,10 @@
 
 namespace fp4::sweeps {
 
-std::string_view word(RaceWord word) {
-  switch (word) {
-    case RaceWord::on: return "on";
-    case RaceWord::tied: return "tied";
-    case RaceWord::off: return "off";
-    case RaceWord::undecided: return "undecided";
-  }
-  return "";
+std::string_view word(FrontStatus status) {
+  static constexpr std::string_view words[] = {"",     "screening", "on",
+                                               "tied", "off",       "undecided"};  // as the enumerators
+  return words[static_cast<size_t>(status)];
 }
 
 size_t race_pairs(std::span<const Racer> racers) {
@@ -76,10 +72,11 @@ class RaceJudge {
         verdict.rungs = rungs_in_play(racers_[i].loss, seeds, race_level(rules_, pairs_, seeds));
       else
         verdict.rungs.assign(racers_[i].loss.size(), true);
-      if (verdict.word != RaceWord::undecided && is_sure(i)) continue;
+      if (verdict.word != FrontStatus::undecided && is_sure(i)) continue;
       // Whoever is worse than a rival without a record waits for the rival's seeds.
-      const bool waits = verdict.word == RaceWord::off && !has_record(verdict.rival, verdict.difference.low_at.theirs);
-      verdict.word = RaceWord::undecided;
+      const bool waits =
+          verdict.word == FrontStatus::off && !has_record(verdict.rival, verdict.difference.low_at.theirs);
+      verdict.word = FrontStatus::undecided;
       if (waits)
         state_.verdicts[verdict.rival].draws = true;
       else if (!is_shown_to_diverge(i))
@@ -214,13 +211,13 @@ class RaceJudge {
   // Whether the word of a racer holds though failures are rare: ties and steps alone can hide some.
   bool is_sure(size_t racer) const {
     const RaceVerdict& verdict = state_.verdicts[racer];
-    if (verdict.word == RaceWord::tied) {
+    if (verdict.word == FrontStatus::tied) {
       const PairedDifference& d = verdict.difference;
       return is_steady(d, std::max(d.diverged, d.rival_diverged)) && d.interval->low - unseen(d.n) >= -rules_.delta &&
              d.interval->high + unseen(d.n) <= rules_.delta;
     }
-    if (verdict.word == RaceWord::off) return is_shown_worse(racer);
-    if (verdict.word != RaceWord::on) return true;
+    if (verdict.word == FrontStatus::off) return is_shown_worse(racer);
+    if (verdict.word != FrontStatus::on) return true;
     for (const size_t step : state_.steps) {
       if (step == racer) break;
       if (!beats(compare(racer, step))) return false;
@@ -244,18 +241,19 @@ class RaceJudge {
       const PairedDifference d = compare(racer, rival);
       const bool tie = is_tie(d);
       const bool worse = !tie && is_worse(d);
-      if (verdict.word == RaceWord::tied && !(tie && std::fabs(d.mean) < std::fabs(verdict.difference.mean))) continue;
-      if (verdict.word == RaceWord::off && !tie && !(worse && doubt(d) < doubt(verdict.difference))) continue;
+      if (verdict.word == FrontStatus::tied && !(tie && std::fabs(d.mean) < std::fabs(verdict.difference.mean)))
+        continue;
+      if (verdict.word == FrontStatus::off && !tie && !(worse && doubt(d) < doubt(verdict.difference))) continue;
       if (tie) {
-        verdict.word = RaceWord::tied;
+        verdict.word = FrontStatus::tied;
       } else if (worse) {
-        verdict.word = RaceWord::off;
+        verdict.word = FrontStatus::off;
       } else if (verdict.rival != no_rival && std::fabs(d.mean) >= std::fabs(verdict.difference.mean)) {
         continue;
       }
       name(rival, d);
     }
-    return verdict.word != RaceWord::undecided;
+    return verdict.word != FrontStatus::undecided;
   }
 
   void walk(const std::vector<size_t>& level) {
@@ -276,14 +274,14 @@ class RaceJudge {
     // Of those tied with the best one the cheapest is the step: costs of a level are alike, not equal.
     for (const size_t i : contenders)
       if (racers_[i].cost < racers_[leader].cost && is_tie(compare(i, best))) leader = i;
-    state_.verdicts[leader].word = RaceWord::on;
+    state_.verdicts[leader].word = FrontStatus::on;
     state_.steps.push_back(leader);
     for (const size_t i : open) {
       if (i == leader || settle(i, {leader})) continue;
       // Worse than the best of its level is off, though the step itself be a little worse than that.
       const PairedDifference d = compare(i, best);
       if (i == best || !is_worse(d)) continue;
-      state_.verdicts[i].word = RaceWord::off;
+      state_.verdicts[i].word = FrontStatus::off;
       state_.verdicts[i].rival = best;
       state_.verdicts[i].difference = d;
     }

@@ -28,6 +28,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -57,13 +58,14 @@ struct RaceRules {
 // on: a step of the front: better than every cheaper step by the interval, not tied with one, leader of its level.
 // tied: the difference to a step lies inside +-delta: costs as much or more and brings nothing that matters.
 // off: worse than a step that costs no more, or than the best of its level. undecided: none of these (yet).
-enum class RaceWord { on, tied, off, undecided };
-std::string_view word(RaceWord word);
+// Of points that no race has judged: screening near the front, unjudged elsewhere.
+enum class FrontStatus : uint8_t { unjudged, screening, on, tied, off, undecided };
+std::string_view word(FrontStatus status);  // "" for unjudged
 
 inline constexpr size_t no_rival = static_cast<size_t>(-1);
 
 struct RaceVerdict {
-  RaceWord word = RaceWord::undecided;
+  FrontStatus word = FrontStatus::undecided;
   size_t level = 0;         // 0 is the cheapest
   size_t rival = no_rival;  // the step that decided, or the nearest undecided one; for `on` the nearest cheaper step
   PairedDifference difference;  // to the rival

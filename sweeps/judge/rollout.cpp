@@ -98,24 +98,13 @@ Divergence divergence(const std::vector<float>& outputs, const std::vector<float
 
 namespace {
 
-// One checkpoint under several recipes.
-class Judge {
- public:
-  Judge(std::string checkpoint, sim::RunOptions options) : checkpoint_(std::move(checkpoint)), options_(options) {
-    options_.keeps_outputs = true;
-    options_.measures_afresh = true;  // or one of the two would have scales that the other lacks
-  }
-
-  tasks::Evaluated under(const Json& recipe, sim::ForwardLog* log = nullptr) const {
-    sim::RunOptions options = options_;
-    options.forward_log = log;
-    return tasks::evaluate(checkpoint_, recipe, options);
-  }
-
- private:
-  std::string checkpoint_;
-  sim::RunOptions options_;
-};
+tasks::Evaluated evaluated(const std::string& checkpoint, const Json& recipe, sim::RunOptions options,
+                           sim::ForwardLog* log = nullptr) {
+  options.keeps_outputs = true;
+  options.measures_afresh = true;  // or one of the two would have scales that the other lacks
+  options.forward_log = log;
+  return tasks::evaluate(checkpoint, recipe, options);
+}
 
 FirstDifference described(const sim::ForwardLog::Product& p, const std::string& operand,
                           const sim::ForwardLog::Matrix& against, const sim::ForwardLog::Matrix& recipe) {
@@ -145,7 +134,8 @@ double made_by(const Turn& turn) { return turn.alone && turn.alone->kl.n > 0 ? t
 
 // A recipe against the outputs under the other, and how many evaluations that took.
 struct Comparer {
-  const Judge& judge;
+  const std::string& checkpoint;
+  const sim::RunOptions& options;
   const sim::Answers& reference;
   int per_example;
   const std::function<void(size_t done, size_t all)>& progress;
@@ -161,7 +151,7 @@ struct Comparer {
   std::optional<Divergence> under(const std::function<Json()>& recipe, std::string& reason) {
     std::optional<Divergence> left;
     try {
-      left = against_reference(judge.under(recipe()).result.answers);
+      left = against_reference(evaluated(checkpoint, recipe(), options).result.answers);
     } catch (const Error& error) {
       reason = error.what();
     }
@@ -206,16 +196,15 @@ void turn_pairs(Rollout& out, Comparer& c) {
 
 Rollout compare_rollout(const std::string& checkpoint, const Json& against, const Json& recipe,
                         const sim::RunOptions& options, const std::function<void(size_t done, size_t all)>& progress) {
-  const Judge judge(checkpoint, options);
   sim::ForwardLog first_log, second_log;
-  const tasks::Evaluated first = judge.under(against, &first_log);
-  const tasks::Evaluated second = judge.under(recipe, &second_log);
+  const tasks::Evaluated first = evaluated(checkpoint, against, options, &first_log);
+  const tasks::Evaluated second = evaluated(checkpoint, recipe, options, &second_log);
   Rollout out;
   out.against = first.config.at("recipe"), out.recipe = second.config.at("recipe");
   out.turns = different_words(out.against, out.recipe);
   const sim::Answers &reference = first.result.answers, &answers = second.result.answers;
   const size_t turned = out.turns.size() == 1 ? 0 : 2 * out.turns.size();
-  Comparer c = {judge, reference, tasks::sequence_of(first.config), progress, 1, 4 + turned};
+  Comparer c = {checkpoint, options, reference, tasks::sequence_of(first.config), progress, 1, 4 + turned};
   c.step();
   if (reference.classes == 0)
     throw Error("--against: task " + first.config.at("task").at("name").get<std::string>() +
@@ -229,9 +218,9 @@ Rollout compare_rollout(const std::string& checkpoint, const Json& against, cons
     const sim::ForwardLog::Product& p = second_log.products()[static_cast<size_t>(pair->second)];
     const std::string operand = operand_of(first_log.products()[static_cast<size_t>(pair->first)].hashes, p.hashes);
     sim::ForwardLog kept_first(pair->first), kept_second(pair->second);
-    judge.under(against, &kept_first);
+    evaluated(checkpoint, against, options, &kept_first);
     c.step();
-    judge.under(recipe, &kept_second);
+    evaluated(checkpoint, recipe, options, &kept_second);
     const size_t which = matrix_of(operand);
     out.first = described(p, operand, kept_first.kept()[which], kept_second.kept()[which]);
   } else {

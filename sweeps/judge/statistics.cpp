@@ -84,9 +84,7 @@ Interval clopper_pearson(size_t successes, size_t trials, double alpha) {
 }
 
 WeightedMean hajek(std::span<const double> y, std::span<const double> probability) {
-  double weights = 0;
-  double squares = 0;
-  double total = 0;
+  double weights = 0, squares = 0, total = 0;
   for (size_t i = 0; i < y.size(); ++i) {
     const double weight = 1 / probability[i];
     weights += weight;
@@ -99,9 +97,7 @@ WeightedMean hajek(std::span<const double> y, std::span<const double> probabilit
 
 double kendall_tau(std::span<const double> a, std::span<const double> b) {
   // Rungs hold at most a few thousand configurations: the quadratic count is milliseconds and needs no second look.
-  int64_t score = 0;
-  int64_t untied_a = 0;
-  int64_t untied_b = 0;
+  int64_t score = 0, untied_a = 0, untied_b = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     for (size_t j = i + 1; j < a.size(); ++j) {
       const int sign_a = (a[i] > a[j]) - (a[i] < a[j]);

@@ -46,12 +46,12 @@ inline Replay replay_race(const std::vector<Truth>& truth, const sweeps::RaceRul
   for (size_t i = 0; i < truth.size(); ++i) {
     const sweeps::RaceVerdict& verdict = state.verdicts[i];
     const double difference = verdict.rival == sweeps::no_rival ? 0 : truth[i].mean - truth[verdict.rival].mean;
-    replay.wrong += verdict.word == sweeps::RaceWord::off && !(difference > 0);
-    replay.wrong += verdict.word == sweeps::RaceWord::tied && std::fabs(difference) > rules.delta;
-    replay.decided += verdict.word != sweeps::RaceWord::undecided;
+    replay.wrong += verdict.word == sweeps::FrontStatus::off && !(difference > 0);
+    replay.wrong += verdict.word == sweeps::FrontStatus::tied && std::fabs(difference) > rules.delta;
+    replay.decided += verdict.word != sweeps::FrontStatus::undecided;
   }
   for (size_t k = 1; k < state.steps.size(); ++k) {
-    if (state.verdicts[state.steps[k]].word != sweeps::RaceWord::on) continue;
+    if (state.verdicts[state.steps[k]].word != sweeps::FrontStatus::on) continue;
     for (size_t j = 0; j < k; ++j) replay.wrong += truth[state.steps[k]].mean >= truth[state.steps[j]].mean;
   }
   return replay;
