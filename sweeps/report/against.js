@@ -18,18 +18,7 @@ const against_verdict = (match) =>
   match.same ? 'same bits' : match.low > 0 ? 'higher there' : match.high < 0 ? 'lower there' : 'not told apart';
 
 const against_rows = () => [
-  [
-    'configuration',
-    'config_hash',
-    'here',
-    'there',
-    'difference',
-    'low',
-    'high',
-    'verdict',
-    'front_here',
-    'front_there',
-  ],
+  'configuration config_hash here there difference low high verdict front_here front_there'.split(' '),
   ...matches_here().map((match) => [
     point_label(state.model, match.point),
     state.model.hash[match.point],

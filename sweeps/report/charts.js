@@ -75,6 +75,8 @@ const row_axis = (data, label, more = {}) => ({
 
 // Lines and marks that are only looked at.
 const plain_line = (data, lineStyle, more) => ({type: 'line', data, symbol: 'none', silent: true, lineStyle, ...more});
+// A piece of a line that is not joined to the next.
+const stroke = (from, to) => [from, to, [null, null]];
 const marks_at = (data, lineStyle, label = {show: false}) => ({silent: true, symbol: 'none', label, lineStyle, data});
 
 // Text that stands on a chart's lines.

@@ -86,15 +86,7 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
     data: points.map((i) => sum_of(i, group.names) / factor),
     emphasis: {focus: 'none'},
     markLine:
-      k === 0 && ideal
-        ? {
-            silent: true,
-            symbol: 'none',
-            label: {show: false},
-            lineStyle: {color: theme.ink, type: 'solid', width: 1.6},
-            data: [{xAxis: ideal / factor}],
-          }
-        : undefined,
+      k === 0 && ideal ? marks_at([{xAxis: ideal / factor}], {color: theme.ink, type: 'solid', width: 1.6}) : undefined,
   }));
   // An invisible last bar carries the label at the end of each stack.
   series.push({
@@ -114,6 +106,7 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
   const row_height = narrow ? 46 : 30;
   const chart = chart_in(container, rows.length * row_height + 56);
   const width = narrow ? 0 : title_width;
+  const inside = {color: theme.ink, fontSize: 11, inside: true, verticalAlign: 'bottom', padding: [0, 0, 13, -4]};
   chart.setOption({
     grid: {left: narrow ? 8 : width + 12, right: 76, top: narrow ? 14 : 8, bottom: 44},
     tooltip: {
@@ -138,28 +131,11 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
       axisLabel: {color: theme.quiet},
       splitLine: {lineStyle: {color: theme.line}},
     },
-    yAxis: {
-      type: 'category',
-      inverse: true,
-      data: rows.map((row) => row.name),
-      axisTick: {show: false},
-      axisLine: {lineStyle: {color: theme.strong_line}},
-      axisLabel: narrow
-        ? {
-            color: theme.ink,
-            fontSize: 11,
-            inside: true,
-            verticalAlign: 'bottom',
-            padding: [0, 0, 13, -4],
-            textBorderColor: theme.card,
-            textBorderWidth: 3,
-            width: container.clientWidth - 24,
-            overflow: 'truncate',
-            interval: 0,
-          }
-        : {color: theme.ink, fontSize: 12, width, overflow: 'truncate', interval: 0},
-      z: 10,
-    },
+    yAxis: row_axis(
+      rows.map((row) => row.name),
+      narrow ? label_on(theme, {...inside, width: container.clientWidth - 24}) : {color: theme.ink, fontSize: 12, width},
+      {axisLine: {lineStyle: {color: theme.strong_line}}, z: 10},
+    ),
     series,
   });
 }

@@ -55,6 +55,9 @@ function read_pack(bytes) {
   return {head, tables};
 }
 
+// The numbers of the rows that pass, of `count` rows.
+const rows_with = (count, test) => Array.from({length: count}, (_, row) => row).filter(test);
+
 const words_at = (column, row) => (Array.isArray(column) ? column[row] : column.values[column.codes[row]]);
 
 // Rows of a 'lists' column as texts.
@@ -113,8 +116,6 @@ function build_model({head, tables}) {
   const front = get('points', 'front');
   const diverged = get('points', 'diverged');
   const failed = get('points', 'failed');
-  const seeds = get('points', 'seeds');
-  const baseline = get('points', 'baseline');
   const y = columns.find((column) => column.name === head.y);
   const states = new Array(count);
   for (let i = 0; i < count; ++i) {
@@ -140,8 +141,8 @@ function build_model({head, tables}) {
     states,
     diverged,
     failed,
-    seeds,
-    baseline,
+    seeds: get('points', 'seeds'),
+    baseline: get('points', 'baseline'),
     task: get('points', 'task'),
     context: get('points', 'context'),
     name: get('points', 'name'),
@@ -183,18 +184,15 @@ function differences(model, point) {
 
 // The points that are tied with a step of the front, in the order of x.
 function tied_with(model, step, x) {
-  const tied = [];
-  for (let i = 0; i < model.count; ++i)
-    if (model.states[i] === 'tied' && model.rival && words_at(model.rival, i) === model.hash[step]) tied.push(i);
-  return tied.sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
+  const belongs = (i) => model.states[i] === 'tied' && model.rival && words_at(model.rival, i) === model.hash[step];
+  return rows_with(model.count, belongs).sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
 }
 
 // A name that every configuration shares says nothing about one of them.
 function shown_name(model, point) {
   if (model.names_differ === undefined) {
-    const names = new Set();
-    for (let i = 0; i < model.count; ++i) if (!model.baseline[i]) names.add(words_at(model.name, i));
-    model.names_differ = names.size > 1;
+    const own = rows_with(model.count, (i) => !model.baseline[i]);
+    model.names_differ = new Set(own.map((i) => words_at(model.name, i))).size > 1;
   }
   return model.baseline[point] || model.names_differ ? words_at(model.name, point) : '';
 }
@@ -204,9 +202,7 @@ function shown_name(model, point) {
 function naming_axes(model, context) {
   model.naming ??= new Map();
   if (!model.naming.has(context)) {
-    const points = [];
-    for (let i = 0; i < model.count; ++i)
-      if (words_at(model.context, i) === context && !model.baseline[i]) points.push(i);
+    const points = rows_with(model.count, (i) => words_at(model.context, i) === context && !model.baseline[i]);
     const values = (axis) => new Set(points.map((i) => axis.codes[i])).size;
     const varied = model.axes.filter((axis) => values(axis) > 1);
     const few = varied.length <= 2 && varied.every((axis) => values(axis) <= 8) && points.length <= 24;
@@ -266,10 +262,8 @@ function point_terms(model, point) {
 }
 
 function point_runs(model, point) {
-  const runs = [];
   const points = model.get('runs', 'point');
-  for (let row = 0; row < points.length; ++row) if (points[row] === point) runs.push(row);
-  return runs;
+  return rows_with(points.length, (row) => points[row] === point);
 }
 
 function curves_of(model, hash) {

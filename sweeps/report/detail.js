@@ -23,8 +23,7 @@ function fact_rows(point) {
 // In words, why the point has its status.
 function verdict_text(point) {
   const {model} = state;
-  const x = model.column(model.head.x),
-    y = model.column(model.head.y);
+  const [x, y] = judged_columns();
   const n = model.seeds[point];
   const words = {
     on: `It beats every candidate of no higher ${x.label} in ${y.label}, on ${plural(n, 'seed')}, after correction for the number of comparisons.`,
@@ -72,9 +71,7 @@ function difference_table(point) {
 function sensitivity_table(point) {
   const {model} = state;
   const points = model.get('sensitivity', 'point');
-  const rows = [];
-  for (let row = 0; row < points.length; ++row) {
-    if (points[row] !== point) continue;
+  const rows = rows_with(points.length, (row) => points[row] === point).map((row) => {
     const low = model.get('sensitivity', 'low')[row],
       high = model.get('sensitivity', 'high')[row];
     // Factors from 1/4 to 4 on a logarithmic track of 100 %.
@@ -82,15 +79,13 @@ function sensitivity_table(point) {
     const bar = h('span.track-bar');
     bar.style.left = `${place(low)}%`;
     bar.style.width = `${Math.max(place(high) - place(low), 2)}%`;
-    rows.push(
-      h(
-        'tr',
-        h('th', {scope: 'row'}, words_at(model.get('sensitivity', 'weight'), row)),
-        h('td.track-cell', h('span.track', bar)),
-        h('td.quiet', `× ${significant(low, 2)} … ${significant(high, 2)}`),
-      ),
+    return h(
+      'tr',
+      h('th', {scope: 'row'}, words_at(model.get('sensitivity', 'weight'), row)),
+      h('td.track-cell', h('span.track', bar)),
+      h('td.quiet', `× ${significant(low, 2)} … ${significant(high, 2)}`),
     );
-  }
+  });
   if (!rows.length) return null;
   return [
     h('h3', 'How safe is its place?'),
@@ -253,7 +248,6 @@ function paint_detail(body, point) {
     export_buttons(curve_tools, curve_chart, {
       title: () => `loss curves, ${words_at(model.context, point)}`,
       legend: curve_legend,
-      names: () => [],
       rows: () => curve_rows(point),
     });
   else

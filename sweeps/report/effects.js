@@ -19,16 +19,8 @@ function effect_groups(task) {
       });
     const value = words_at(get('value'), row);
     if (value === groups.get(name).reference) continue;
-    groups.get(name).rows.push({
-      value,
-      mean: get('mean')[row],
-      low: get('low')[row],
-      high: get('high')[row],
-      q10: get('q10')[row],
-      q90: get('q90')[row],
-      share: get('share')[row],
-      verdict: words_at(get('verdict'), row),
-    });
+    const numbers = ['mean', 'low', 'high', 'q10', 'q90', 'share'].map((key) => [key, get(key)[row]]);
+    groups.get(name).rows.push({value, ...Object.fromEntries(numbers), verdict: words_at(get('verdict'), row)});
   }
   const list = [...groups.values()].filter((group) => group.rows.some((row) => Number.isFinite(row.mean)));
   for (const group of list) {
@@ -114,13 +106,7 @@ function paint_effects() {
   const spans = [...ends, ...drawn.flatMap((line) => [line.q10, line.q90]), 0];
   const segments = (low, high) =>
     lines.flatMap((line, k) =>
-      line.header || !Number.isFinite(line[low])
-        ? []
-        : [
-            [scale.to(line[low]), k],
-            [scale.to(line[high]), k],
-            [null, null],
-          ],
+      line.header || !Number.isFinite(line[low]) ? [] : stroke([scale.to(line[low]), k], [scale.to(line[high]), k]),
     );
   const width = narrow ? 118 : 210;
   const chart = chart_in(by_id('effects-chart'), lines.length * 23 + 52);

@@ -1,6 +1,5 @@
-// PNG, SVG and CSV of every chart. A chart says its title, its legend, its named points and its rows in `exports`.
-
-const exports_of = new Map(); // id of the container -> {title(), legend, names(), rows()}
+// PNG, SVG and CSV of every chart, which says {title(), legend, names(), rows()}: its title, its rows and, where it has
+// them, its legend and its named points.
 
 function draw_figure(kind, figure) {
   const size = {width: figure.width, height: figure.height};
@@ -23,7 +22,7 @@ function export_chart(kind, container, what) {
   const done =
     kind === 'csv'
       ? {text: csv_text(what.rows()), type: 'text/csv'}
-      : draw_figure(kind, figure_of(live_charts.get(container), {title, legend: what.legend, names: what.names()}));
+      : draw_figure(kind, figure_of(live_charts.get(container), {title, legend: what.legend, names: what.names?.() ?? []}));
   download(`${file}.${kind}`, done.text, done.type);
 }
 
@@ -70,30 +69,32 @@ function point_rows({shown, strip, front}) {
 
 function setup_exports() {
   const here = (text) => () => `${text}, ${state.context}`;
-  const set = (id, what) => exports_of.set(id, {names: () => [], ...what});
-  set('scatter', {
-    title: () => `${state.model.column(state.y).label} against ${state.model.column(state.x).label} of ${state.model.head.workload}, modelled; ${state.context}`,
-    legend: by_id('legend'),
-    names: () => named_points(state.model, scatter_view(), scatter.drawn.layout),
-    rows: () => point_rows(scatter.drawn.layout),
-  });
-  set('cost-chart', {
-    title: here('cost of a step'),
-    legend: by_id('cost-legend'),
-    rows: () => [
-      ['configuration', 'config_hash', 'term', 'seconds'],
-      ...cost_rows().rows.flatMap((i) =>
-        point_terms(state.model, i).map(({name, seconds}) => [row_title(i), state.model.hash[i], name, seconds]),
-      ),
-    ],
-  });
-  set('effects-chart', {title: here('effects of the axes'), legend: by_id('effects-legend'), rows: effect_rows});
-  set('heat-chart', {title: here('two axes together'), legend: by_id('heat-legend'), rows: heat_rows});
-  set('against-chart', {
-    title: here('against ' + (state.model.head.against?.name ?? '')),
-    legend: by_id('against-legend'),
-    rows: against_rows,
-  });
+  // By the ids of their containers.
+  const charts = {
+    scatter: {
+      title: () => `${state.model.column(state.y).label} against ${state.model.column(state.x).label} of ${state.model.head.workload}, modelled; ${state.context}`,
+      legend: by_id('legend'),
+      names: () => named_points(state.model, scatter_view(), scatter.drawn.layout),
+      rows: () => point_rows(scatter.drawn.layout),
+    },
+    'cost-chart': {
+      title: here('cost of a step'),
+      legend: by_id('cost-legend'),
+      rows: () => [
+        ['configuration', 'config_hash', 'term', 'seconds'],
+        ...cost_rows().rows.flatMap((i) =>
+          point_terms(state.model, i).map(({name, seconds}) => [row_title(i), state.model.hash[i], name, seconds]),
+        ),
+      ],
+    },
+    'effects-chart': {title: here('effects of the axes'), legend: by_id('effects-legend'), rows: effect_rows},
+    'heat-chart': {title: here('two axes together'), legend: by_id('heat-legend'), rows: heat_rows},
+    'against-chart': {
+      title: here('against ' + (state.model.head.against?.name ?? '')),
+      legend: by_id('against-legend'),
+      rows: against_rows,
+    },
+  };
   for (const place of document.querySelectorAll('.export[data-chart]'))
-    export_buttons(place, by_id(place.dataset.chart), exports_of.get(place.dataset.chart));
+    export_buttons(place, by_id(place.dataset.chart), charts[place.dataset.chart]);
 }

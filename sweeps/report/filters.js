@@ -83,6 +83,14 @@ function paint_controls() {
   );
 }
 
+function clear_button(text, clear, id) {
+  const onclick = () => {
+    clear();
+    refresh('filter');
+  };
+  return h('button.plain', {id, onclick}, text);
+}
+
 // One menu: a button that opens a list of check boxes. Nothing ticked means no restriction.
 function filter_menu(facet, title, hint, rows, counts) {
   const ticked = state.filters.get(facet) ?? new Set();
@@ -115,18 +123,7 @@ function filter_menu(facet, title, hint, rows, counts) {
       h('span.count', (counts.get(row.code) ?? 0).toLocaleString('en')),
     ),
   );
-  const clear = chosen.length
-    ? h(
-        'button.plain',
-        {
-          onclick: () => {
-            state.filters.delete(facet);
-            refresh('filter');
-          },
-        },
-        'Clear',
-      )
-    : null;
+  const clear = chosen.length ? clear_button('Clear', () => state.filters.delete(facet)) : null;
   return h(
     'details',
     {
@@ -183,23 +180,9 @@ function paint_filters() {
     h(
       'span.shown',
       {id: 'shown-count'},
-      restricted
-        ? `${visible.length.toLocaleString('en')} of ${plural(all.length, 'configuration')}`
-        : `${plural(all.length, 'configuration')}`,
+      (restricted ? `${visible.length.toLocaleString('en')} of ` : '') + plural(all.length, 'configuration'),
     ),
-    restricted
-      ? h(
-          'button.plain',
-          {
-            id: 'clear-filters',
-            onclick: () => {
-              state.filters.clear();
-              refresh('filter');
-            },
-          },
-          'Clear all',
-        )
-      : null,
+    restricted ? clear_button('Clear all', () => state.filters.clear(), 'clear-filters') : null,
   );
   if (open) {
     const again = [...place.querySelectorAll('details')].find((menu) => menu.dataset.facet === open);

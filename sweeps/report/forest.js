@@ -46,27 +46,18 @@ function forest_option(lines, width, theme, {column, title, tip}) {
       {width, color: theme.quiet, fontSize: 11, formatter: (k) => (lines[k].header ? '' : lines[k].text)},
     ),
     series: [
-      {
-        type: 'line',
-        data: lines.flatMap((line, k) =>
-          line.header
-            ? []
-            : [
-                [scale.to(line.low), k],
-                [scale.to(line.high), k],
-                [null, null],
-              ],
-        ),
-        symbol: 'none',
-        silent: true,
-        lineStyle: {color: theme.ink, width: 1.6},
-        markArea: {
-          silent: true,
-          itemStyle: {color: theme.wash},
-          data: Number.isFinite(delta) ? [[{xAxis: scale.to(-delta)}, {xAxis: scale.to(delta)}]] : [],
+      plain_line(
+        lines.flatMap((line, k) => (line.header ? [] : stroke([scale.to(line.low), k], [scale.to(line.high), k]))),
+        {color: theme.ink, width: 1.6},
+        {
+          markArea: {
+            silent: true,
+            itemStyle: {color: theme.wash},
+            data: Number.isFinite(delta) ? [[{xAxis: scale.to(-delta)}, {xAxis: scale.to(delta)}]] : [],
+          },
+          markLine: marks_at([{xAxis: 0}], {color: theme.strong_line, type: 'solid'}),
         },
-        markLine: marks_at([{xAxis: 0}], {color: theme.strong_line, type: 'solid'}),
-      },
+      ),
       // Headings run over the whole width: there is nothing to draw in their lines.
       {
         type: 'scatter',
@@ -102,12 +93,7 @@ function paint_forest_panels(place, panels, words) {
   for (const {title, lines, rows, chart, tools} of built) {
     const live = chart_in(chart, lines.length * 20 + 54);
     live.setOption(forest_option(lines, Math.min(220, chart.clientWidth * 0.45), theme, words));
-    export_buttons(tools, chart, {
-      title: () => `${words.what}, ${title}`,
-      legend: null,
-      names: () => [],
-      rows: () => rows,
-    });
+    export_buttons(tools, chart, {title: () => `${words.what}, ${title}`, rows: () => rows});
   }
 }
 

@@ -47,9 +47,11 @@ const si_prefixes = [
   [1e-9, 'n'],
 ];
 
+const si_prefix = (value) => si_prefixes.find(([size]) => Math.abs(value) >= size * 0.9995) ?? [1e-9, 'n'];
+
 function si_text(value, unit, digits = 3) {
   if (!Number.isFinite(value) || value === 0) return significant(value, digits) + (value === 0 ? ' ' + unit : '');
-  const [factor, prefix] = si_prefixes.find(([size]) => Math.abs(value) >= size * 0.9995) ?? [1e-9, 'n'];
+  const [factor, prefix] = si_prefix(value);
   return `${significant(value / factor, digits)} ${prefix}${unit}`;
 }
 
@@ -88,7 +90,7 @@ function tick_text(column, value) {
   if (column.unit === 'share') return plain(100 * value) + ' %';
   if (column.unit === 'times') return plain(1 + value) + ' x'; // a factor less 1
   if ((column.unit === 's' || column.unit === 'J') && value !== 0) {
-    const [factor, prefix] = si_prefixes.find(([size]) => Math.abs(value) >= size * 0.9995) ?? [1e-9, 'n'];
+    const [factor, prefix] = si_prefix(value);
     return `${plain(value / factor)} ${prefix}${column.unit}`;
   }
   return plain(value);

@@ -38,17 +38,10 @@ function heat_cells(a, b, y) {
       if (!(direction(y) * cell.best <= direction(y) * y.mean[i])) cell.best = y.mean[i];
     }
   }
-  for (const cell of cells.values())
-    cell.value =
-      heat.value === 'count'
-        ? cell.count
-        : heat.value === 'diverged'
-          ? cell.bad / cell.count
-          : heat.value === 'best'
-            ? cell.best
-            : cell.known
-              ? cell.sum / cell.known
-              : NaN;
+  for (const cell of cells.values()) {
+    cell.average = cell.sum / cell.known; // NaN where nothing is known
+    cell.value = {best: cell.best, mean: cell.average, count: cell.count, diverged: cell.bad / cell.count}[heat.value];
+  }
   return [...cells.values()];
 }
 
@@ -57,10 +50,7 @@ function heat_rows() {
   const {model} = state;
   const [a, b, y] = [model.axis(heat.a), model.axis(heat.b), model.column(state.y)];
   const head = [a.name, b.name, 'configurations', `best ${y.name}`, `average ${y.name}`, 'diverged'];
-  const row = (cell) => [
-    ...[a.values[cell.a], b.values[cell.b], cell.count, cell.best],
-    ...[cell.known ? cell.sum / cell.known : NaN, cell.bad],
-  ];
+  const row = (cell) => [a.values[cell.a], b.values[cell.b], cell.count, cell.best, cell.average, cell.bad];
   return [head, ...heat_cells(a, b, y).map(row)];
 }
 
@@ -130,7 +120,7 @@ function paint_heat() {
       tip_table([
         ['configurations', String(cell.count)],
         [`best ${y.label}`, value_text(y, cell.best)],
-        [`average ${y.label}`, cell.known ? value_text(y, cell.sum / cell.known) : '–'],
+        [`average ${y.label}`, value_text(y, cell.average)],
         ['diverged', String(cell.bad)],
       ]),
     ]),

@@ -3,9 +3,9 @@
 // The front in the view it was judged for, and the candidates beside it, in the order of cost.
 function front_rows() {
   const {model} = state;
-  const x = model.column(model.head.x);
+  const [x, y] = judged_columns();
   const points = context_points();
-  const front = front_of(model, points, x, model.column(model.head.y));
+  const front = front_of(model, points, x, y);
   const near = points
     .filter((i) => ['undecided', 'candidate'].includes(model.states[i]) && !front.points.includes(i))
     .sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
@@ -23,7 +23,7 @@ function best_rows() {
   const rest = open.length
     ? open
     : own(context_points()).filter((i) => !['diverged', 'failed'].includes(model.states[i]));
-  return {points: front_by_means(rest, model.column(model.head.x), model.column(model.head.y)), from: 'candidates'};
+  return {points: front_by_means(rest, ...judged_columns()), from: 'candidates'};
 }
 
 // The number of a point in the list of the front, as the charts show it; 0 off the front.
@@ -60,8 +60,7 @@ function difference_chips(point, limit = Infinity) {
 // `tied`: the points that a reader may take in its place, listed below it.
 function front_entry(point, rank = 0, tied = []) {
   const {model} = state;
-  const x = model.column(model.head.x),
-    y = model.column(model.head.y);
+  const [x, y] = judged_columns();
   const name = shown_name(model, point);
   const pinned = state.pins.indexOf(point);
   return h(
@@ -107,8 +106,7 @@ function front_entry(point, rank = 0, tied = []) {
 function front_list() {
   const {model} = state;
   const {points, near, kind} = front_rows();
-  const x = model.column(model.head.x),
-    y = model.column(model.head.y);
+  const [x, y] = judged_columns();
   return h(
     'div',
     h(

@@ -6,17 +6,8 @@ const scatter = {chart: null, drawn: null, pixels: null, hover: -1, order: null}
 
 function scatter_view() {
   return {
-    context: state.context,
-    x: state.x,
-    y: state.y,
-    colour: state.colour,
-    x_scale: state.x_scale,
-    y_scale: state.y_scale,
-    intervals: state.intervals,
+    ...state,
     visible: current_selection().visible,
-    pins: state.pins,
-    range: state.range,
-    wide: state.wide,
     narrow: is_narrow(),
     size: [by_id('scatter').clientWidth - 84, by_id('scatter').clientHeight - 72],
   };
@@ -153,6 +144,12 @@ function drag_zoom(container) {
   });
 }
 
+// `wide`: with the baselines far to the right.
+function zoom_out(wide) {
+  Object.assign(state, {range: null, wide});
+  refresh('zoom');
+}
+
 function zoom_to_front() {
   const {layout} = scatter.drawn;
   const {x, y, x_scale, y_scale} = layout;
@@ -225,18 +222,12 @@ function setup_scatter() {
     }
   });
   container.addEventListener('keydown', scatter_keys);
-  container.addEventListener('dblclick', () => {
-    Object.assign(state, {range: null, wide: false});
-    refresh('zoom');
-  });
+  container.addEventListener('dblclick', () => zoom_out(false));
   drag_zoom(container);
   const button = (text, title, action) => h('button.plain', {title, onclick: action}, text);
   by_id('zoom').append(
     button('Zoom to front', 'Show only the region of the front', zoom_to_front),
-    button('Show all', 'Show every point, baselines far to the right too', () => {
-      Object.assign(state, {range: null, wide: true});
-      refresh('zoom');
-    }),
+    button('Show all', 'Show every point, baselines far to the right too', () => zoom_out(true)),
   );
   by_id('scatter-help').textContent =
     'Click a point to pin it (up to four). Drag a box to zoom, double click to go back. ' +

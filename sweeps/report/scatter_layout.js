@@ -44,8 +44,7 @@ function far_baselines(model, points, column) {
 function scatter_layout(model, view) {
   const x = model.column(view.x),
     y = model.column(view.y);
-  const context_points = [];
-  for (let i = 0; i < model.count; ++i) if (words_at(model.context, i) === view.context) context_points.push(i);
+  const context_points = rows_with(model.count, (i) => words_at(model.context, i) === view.context);
   const bad = (i) => model.states[i] === 'diverged' || model.states[i] === 'failed';
   const placed = (i) => !bad(i) && Number.isFinite(x.mean[i]) && Number.isFinite(y.mean[i]);
   const shown = view.visible.filter(placed);

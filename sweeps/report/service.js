@@ -55,60 +55,51 @@ function cost_of_policies(data, theme) {
   };
 }
 
-// One row for each policy; the last figure has its interval.
-function figures_by_policy(data, figures) {
+// A row for each policy: three figures, the last with its interval.
+function figures_of_policies(data, theme, {figures, names, at, unit, x_name, ...words}) {
+  const rows = data.policies.map((row) => ({
+    name: row.policy,
+    values: figures.map((figure) => mean_of(row, figure)),
+    ends: row[figures.at(-1)].interval,
+  }));
+  const marks = [
+    {name: names[0], symbol: 'circle', icon: 'off', colour: theme.categories[0]},
+    {name: names[1], symbol: 'rect', icon: 'screening', colour: theme.categories[4]},
+    {name: names[2], symbol: 'diamond', icon: 'on', colour: theme.categories[1]},
+  ];
   return {
-    rows: data.policies.map((row) => ({
-      name: row.policy,
-      values: figures.map((figure) => mean_of(row, figure)),
-      ends: row[figures.at(-1)].interval,
-    })),
-    table: [
-      ['policy', ...figures],
-      ...data.policies.map((row) => [row.policy, ...figures.map((f) => mean_of(row, f))]),
-    ],
+    ...words,
+    height: 76 + 34 * rows.length,
+    keys: marks,
+    option: rows_option({rows, marks, at, unit, x_name}, theme),
+    rows: [['policy', ...figures], ...rows.map(({name, values}) => [name, ...values])],
   };
 }
 
-function latency_of_policies(data, theme) {
-  const {rows, table} = figures_by_policy(data, ['p50_ms', 'p95_ms', 'p99_ms']);
-  const [colour] = theme.categories;
-  const marks = [
-    {name: 'half are faster (p50)', symbol: 'circle', icon: 'off', colour},
-    {name: '95 % are (p95)', symbol: 'rect', icon: 'screening', colour: theme.categories[4]},
-    {name: '99 % are (p99)', symbol: 'diamond', icon: 'on', colour: theme.categories[1]},
-  ];
-  const at = targets_of(data, 'latency_ms', (ms) => `${significant(ms)} ms`).map(({value, name}) => ({x: value, name}));
-  return {
+const latency_of_policies = (data, theme) =>
+  figures_of_policies(data, theme, {
     id: 'latency',
     title: 'Latency by percentile',
     text: 'From arrival to answer, means over the traces; thick: the interval of p99. Dashed: latencies that requests ask for.',
-    height: 76 + 34 * rows.length,
-    keys: marks,
-    option: rows_option({rows, marks, at, unit: 'ms', x_name: 'ms'}, theme),
-    rows: table,
-  };
-}
+    figures: ['p50_ms', 'p95_ms', 'p99_ms'],
+    names: ['half are faster (p50)', '95 % are (p95)', '99 % are (p99)'],
+    at: targets_of(data, 'latency_ms', (ms) => `${significant(ms)} ms`).map(({value, name}) => ({x: value, name})),
+    unit: 'ms',
+    x_name: 'ms',
+  });
 
-function targets_met(data, theme) {
-  const {rows, table} = figures_by_policy(data, ['met_latency', 'met_accuracy', 'met_both']);
-  const marks = [
-    {name: 'in time', symbol: 'circle', icon: 'off', colour: theme.categories[0]},
-    {name: 'accurate', symbol: 'rect', icon: 'screening', colour: theme.categories[4]},
-    {name: 'both', symbol: 'diamond', icon: 'on', colour: theme.categories[1]},
-  ];
-  return {
+const targets_met = (data, theme) =>
+  figures_of_policies(data, theme, {
     id: 'met',
     title: 'Requests that met their targets',
     text: `An accuracy is met where a window of successive requests of its kind reached it${
       data.window ? ` (${data.window} requests, less ${percent(data.tolerance)})` : ''
     }. Thick: the interval of both.`,
-    height: 76 + 34 * rows.length,
-    keys: marks,
-    option: rows_option({rows, marks, unit: 'share', x_name: 'share of the requests'}, theme),
-    rows: table,
-  };
-}
+    figures: ['met_latency', 'met_accuracy', 'met_both'],
+    names: ['in time', 'accurate', 'both'],
+    unit: 'share',
+    x_name: 'share of the requests',
+  });
 
 function cost_of_votes(data, theme) {
   const groups = [...new Set(data.votes.map((row) => row.group))];
@@ -167,7 +158,6 @@ function service_sections(data) {
       export_buttons(parts.tools, parts.chart, {
         title: () => title,
         legend: parts.legend,
-        names: () => [],
         rows: () => rows,
       });
     };

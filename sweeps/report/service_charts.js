@@ -28,7 +28,7 @@ const dashed_lines = (at, theme) =>
 function plane_option({points, paths = [], marks = [], x_name, y_name}, theme) {
   const ends = (key) => points.flatMap((p) => [p[key], ...(p[`${key}_ends`] ?? [])]);
   const whiskers = (key, line) =>
-    points.flatMap((p) => ((p[`${key}_ends`] ?? []).length ? [...line(p, ...p[`${key}_ends`]), [null, null]] : []));
+    points.flatMap((p) => ((p[`${key}_ends`] ?? []).length ? line(p, ...p[`${key}_ends`]) : []));
   const y_axis = service_axis(ends('y'), 'share', y_name, theme);
   const levels = [...ends('y'), ...marks.map(({y}) => y)].filter(Number.isFinite);
   const whisker = {color: theme.neutral, width: 1.5};
@@ -46,10 +46,7 @@ function plane_option({points, paths = [], marks = [], x_name, y_name}, theme) {
     },
     series: [
       plain_line(
-        whiskers('x', (p, low, high) => [
-          [low, p.y],
-          [high, p.y],
-        ]),
+        whiskers('x', (p, low, high) => stroke([low, p.y], [high, p.y])),
         whisker,
         {
           markLine: dashed_lines(
@@ -59,10 +56,7 @@ function plane_option({points, paths = [], marks = [], x_name, y_name}, theme) {
         },
       ),
       plain_line(
-        whiskers('y', (p, low, high) => [
-          [p.x, low],
-          [p.x, high],
-        ]),
+        whiskers('y', (p, low, high) => stroke([p.x, low], [p.x, high])),
         whisker,
       ),
       ...paths.map((path) =>
@@ -112,11 +106,7 @@ function rows_option({rows, marks, at = [], unit, x_name}, theme) {
     ),
     series: [
       plain_line(
-        rows.flatMap((row) => [
-          [Math.min(...row.values), row.name],
-          [Math.max(...row.values), row.name],
-          [null, null],
-        ]),
+        rows.flatMap(({name, values}) => stroke([Math.min(...values), name], [Math.max(...values), name])),
         {color: theme.strong_line, width: 1.5},
         {
           markLine: dashed_lines(
@@ -126,15 +116,7 @@ function rows_option({rows, marks, at = [], unit, x_name}, theme) {
         },
       ),
       plain_line(
-        rows.flatMap((row) =>
-          row.ends
-            ? [
-                [row.ends[0], row.name],
-                [row.ends[1], row.name],
-                [null, null],
-              ]
-            : [],
-        ),
+        rows.flatMap(({name, ends}) => (ends ? stroke([ends[0], name], [ends[1], name]) : [])),
         {color: theme.ink, width: 3},
       ),
       ...marks.map((mark, k) => ({

@@ -31,10 +31,8 @@ function refresh(...reasons) {
 }
 
 // Facets that a filter can cut by: every axis, and the front status.
-function facet_code(facet, point) {
-  return facet === 'status' ? model_state(point) : state.model.axes[facet].codes[point];
-}
-const model_state = (point) => state.model.states[point];
+const facet_code = (facet, point) =>
+  facet === 'status' ? state.model.states[point] : state.model.axes[facet].codes[point];
 
 // One pass gives both the visible points and, for every facet, how many points each value would leave: a point counts
 // for a facet if that facet is the only one, or none, that hides it.
@@ -68,11 +66,11 @@ function current_selection(fresh = false) {
   return selection;
 }
 
-function context_points(context = state.context) {
-  const points = [];
-  for (let i = 0; i < state.model.count; ++i) if (words_at(state.model.context, i) === context) points.push(i);
-  return points;
-}
+const context_points = (context = state.context) =>
+  rows_with(state.model.count, (i) => words_at(state.model.context, i) === context);
+
+// The columns that a sweep is judged by: [x, y].
+const judged_columns = () => [state.model.column(state.model.head.x), state.model.column(state.model.head.y)];
 
 // The task of the context on show; effects are kept by task.
 function current_task() {

@@ -104,8 +104,7 @@ function card(title, main, ...rest) {
 
 function paint_summary() {
   const {model} = state;
-  const x = model.column(model.head.x),
-    y = model.column(model.head.y);
+  const [x, y] = judged_columns();
   const all = context_points();
   const {points, near, kind} = front_rows();
   const {points: own, from} = best_rows();
@@ -123,8 +122,7 @@ function paint_summary() {
       },
       text,
     );
-  const cards = [];
-  cards.push(
+  const cards = [
     card(
       'On the front',
       kind === 'undecided'
@@ -143,7 +141,7 @@ function paint_summary() {
         diverged ? `${plural(diverged, 'configuration')} diverged.` : 'None diverged.',
       ),
     ),
-  );
+  ];
   if (own.length) {
     const extreme = (point, title) =>
       h(
@@ -266,8 +264,7 @@ function paint_contexts() {
 
 function paint_guide() {
   const {model} = state;
-  const x = model.column(model.head.x),
-    y = model.column(model.head.y);
+  const [x, y] = judged_columns();
   const entry = (term, text) => [h('dt', term), h('dd', text)];
   const shape = (word) => h('span.state-cell', state_icon(word), state_words[word]);
   fill(

@@ -20,6 +20,9 @@ function search_text(point) {
   return table.haystack.get(point);
 }
 
+// The point of a row.
+const row_point = (row) => (table.view === 'points' ? row : state.model.get('runs', 'point')[row]);
+
 // Every word of the search must occur.
 function table_rows(columns) {
   const {model} = state;
@@ -27,12 +30,8 @@ function table_rows(columns) {
   const points = current_selection().visible.filter((i) => words.every((word) => search_text(i).includes(word)));
   let rows = points;
   if (table.view === 'runs') {
-    const wanted = new Uint8Array(model.count);
-    for (const i of points) wanted[i] = 1;
-    rows = [];
-    model.get('runs', 'point').forEach((point, row) => {
-      if (wanted[point]) rows.push(row);
-    });
+    const wanted = new Set(points);
+    rows = rows_with(model.tables.runs.rows, (row) => wanted.has(row_point(row)));
   }
   const column =
     columns.find((item) => item.key === table.sort) ??
@@ -74,7 +73,6 @@ function paint_table() {
   table.page = Math.min(table.page, pages - 1);
   const visible = columns.filter((column) => !column.hidden);
   const shown = [...visible.filter((column) => !column.late), ...visible.filter((column) => column.late)];
-  const point_of = table.view === 'points' ? (row) => row : (row) => model.get('runs', 'point')[row];
   const sort_by = (column) => {
     table.descending = table.sort === column.key ? !table.descending : false;
     table.sort = column.key;
@@ -106,7 +104,7 @@ function paint_table() {
     ),
   );
   const body = rows.slice(table.page * table.size, (table.page + 1) * table.size).map((row) => {
-    const point = point_of(row);
+    const point = row_point(row);
     const at = state.pins.indexOf(point);
     return h(
       'tr',

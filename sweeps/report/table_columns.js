@@ -4,13 +4,12 @@
 function table_columns() {
   const {model} = state;
   const axes = varied_axes();
-  const point_of = table.view === 'points' ? (row) => row : (row) => model.get('runs', 'point')[row];
   const run = (name) => model.get('runs', name);
   const axis_columns = axes.map((axis) => ({
     key: axis.name,
     title: axis.label,
     hint: axis.name,
-    get: (row) => axis.values[axis.codes[point_of(row)]],
+    get: (row) => axis.values[axis.codes[row_point(row)]],
   }));
   const costs = model.columns
     .filter((column) => column.kind === 'cost' && has_values(column))
@@ -19,22 +18,22 @@ function table_columns() {
       title: column_title(column),
       hint: column.doc,
       number: true,
-      get: (row) => column.mean[point_of(row)],
-      text: (row) => value_text(column, column.mean[point_of(row)], 4),
+      get: (row) => column.mean[row_point(row)],
+      text: (row) => value_text(column, column.mean[row_point(row)], 4),
     }));
   const status = {
     key: 'status',
     title: 'status',
-    get: (row) => state_order.indexOf(model.states[point_of(row)]),
-    csv: (row) => model.states[point_of(row)],
+    get: (row) => state_order.indexOf(model.states[row_point(row)]),
+    csv: (row) => model.states[row_point(row)],
     state: true,
   };
-  const hash = {key: 'config_hash', title: 'hash', get: (row) => model.hash[point_of(row)], mono: true};
-  const task = {key: 'task', title: 'task', get: (row) => words_at(model.task, point_of(row)), hidden: true};
+  const hash = {key: 'config_hash', title: 'hash', get: (row) => model.hash[row_point(row)], mono: true};
+  const task = {key: 'task', title: 'task', get: (row) => words_at(model.task, row_point(row)), hidden: true};
   const name = {
     key: 'name',
     title: 'name',
-    get: (row) => words_at(model.name, point_of(row)),
+    get: (row) => words_at(model.name, row_point(row)),
     hidden: !context_points().some((i) => shown_name(model, i)),
   };
   if (table.view === 'points') {
