@@ -114,7 +114,7 @@ inline ReportPoint synthetic_point(const std::string& task, const SyntheticChoic
   point.config = config + "}}";
   point.command = fmt::format("fp4sim train --task {} --recipe mxfp4{} --steps 400 --seed {{seed}}", task, sets);
   double step_s = 0;
-  for (const ReportCostTerm& term : point.cost_terms) step_s += term.seconds;
+  for (const auto& [term, seconds] : point.cost_terms) step_s += seconds;
   const double overhead = step_s * 1e3 / synthetic_ideal_ms - 1;
   point.costs = {overhead, overhead * 0.9, step_s, step_s * 1380, report_unknown};
   return point;

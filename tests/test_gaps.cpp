@@ -6,7 +6,7 @@
 
 #include "sweeps/judge/gaps.h"
 #include "sweeps/judge/orders.h"
-#include "tools/cli/sweep/law_input.h"
+#include "tools/cli/sweep/law_result.h"
 
 using namespace fp4::sweeps;
 

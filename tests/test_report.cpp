@@ -56,7 +56,7 @@ ReportInput report_with_company() {
   for (std::size_t i = 0; i < chip.points.size(); ++i) {
     chip.points[i].front = i == 7 ? "on" : "off";
     for (double& cost : chip.points[i].costs) cost *= 2;
-    for (ReportCostTerm& term : chip.points[i].cost_terms) term.seconds *= 2;
+    for (auto& [term, seconds] : chip.points[i].cost_terms) seconds *= 2;
   }
   input.chips.push_back(chip);
   input.against = {

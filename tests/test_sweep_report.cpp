@@ -10,7 +10,6 @@
 #include "tests/support/made_up_study.h"
 #include "tests/support/support.h"
 #include "tools/cli/sweep/front_print.h"
-#include "tools/cli/sweep/report_beside.h"
 #include "tools/cli/sweep/sweep_report.h"
 #include "tools/cli/train/run_words.h"
 

@@ -15,8 +15,8 @@ constexpr const char* worse = "#B34700";
 constexpr const char* better = "#0060A0";
 constexpr const char* unclear = "#666666";
 constexpr const char* legend =
-    "Difference of the loss with simultaneous 95 % intervals; orange: worse, blue: better; shaded: 2 % of the "
-    "gap of the 4-bit format.";
+    "Difference of the loss with simultaneous 95 % intervals; orange: worse, blue: better; shaded: 2 % of the gap of "
+    "the 4-bit format.";
 
 // Letters, not bytes: a name may hold signs of several bytes.
 double letters(const std::string& text) {

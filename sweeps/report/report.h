@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fp4 {
@@ -46,11 +47,6 @@ struct ReportTerm {
   std::string doc;
 };
 
-struct ReportCostTerm {
-  std::string term;  // e.g. "fprop gemm", "quantise dY", "attention and head", "communication stall"
-  double seconds = 0;
-};
-
 // A front point stays undominated (by means) while the cost weight is multiplied by a factor in [low, high].
 struct ReportSensitivity {
   std::string weight;
@@ -79,7 +75,8 @@ struct ReportPoint {
   int failed = 0;
   std::string reference_hash;  // config_hash of its fp32 reference, for the curves
   std::string rival;           // config_hash of the step that a tied point belongs to; "" of others
-  std::vector<ReportCostTerm> cost_terms;
+  std::vector<std::pair<std::string, double>>
+      cost_terms;  // seconds: "fprop gemm", "quantise dY", "communication stall"
   std::vector<ReportSensitivity> sensitivity;
   std::string config;   // canonical configuration, JSON text
   std::string command;  // reproduces one run; the word {seed} is replaced by the page
@@ -194,6 +191,10 @@ struct ReportInput {
 // fp32 references of all of these. Ask for it before filling `curves`, so that a store of 100,000 runs is not read for
 // nothing.
 std::set<std::string> report_curve_hashes(const ReportInput& input, std::size_t nearest = 300);
+
+// The data of the page as packed columns (layout: report_pack.h), not yet compressed. Throws Error where a
+// configuration or the provenance is no JSON; the lengths are taken as checked by make_report.
+std::string report_data(const ReportInput& input);
 
 // The page: HTML that opens from a disk without a network. Throws Error if the input's vectors disagree in length, if
 // x or y is no column, if a configuration or the provenance is not JSON, or if this binary carries no chart library.

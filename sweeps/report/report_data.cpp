@@ -1,6 +1,4 @@
 // Which columns the report page carries, and under which names: the C++ side of what sweeps/report/data.js reads.
-#include "sweeps/report/report_data.h"
-
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,6 +9,7 @@
 
 #include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "sweeps/report/report.h"
 #include "sweeps/report/report_pack.h"
 
 namespace fp4 {
@@ -47,22 +46,11 @@ auto collect(const Rows& rows, Get get) {
 }
 
 json describe(const std::vector<ReportColumn>& columns) {
-  json list = json::array();
-  for (const ReportColumn& column : columns)
-    list.emplace_back(FP4_NAMED(column.name, column.unit, column.doc, column.lower_is_better));
-  return list;
+  return collect(columns, [](const auto& c) { return FP4_NAMED(c.name, c.unit, c.doc, c.lower_is_better); });
 }
 
 json describe(const std::vector<ReportAnswer>& answers) {
-  json list = json::array();
-  for (const ReportAnswer& answer : answers) list.push_back({{"context", answer.context}, {"text", answer.text}});
-  return list;
-}
-
-json describe(const std::vector<ReportTerm>& terms) {
-  json list = json::array();
-  for (const ReportTerm& term : terms) list.push_back({{"name", term.name}, {"doc", term.doc}});
-  return list;
+  return collect(answers, [](const auto& a) { return FP4_NAMED(a.context, a.text); });
 }
 
 // One column per name that occurs in some point's list (a cost term, a path of the configuration), in the order of
@@ -124,7 +112,7 @@ void pack_cost_lists(ColumnPack& pack, const std::string& prefix, const std::vec
   pack.table(prefix + "terms", points.size());
   SparseColumns<double> terms(points.size(), report_unknown);
   for (std::size_t i = 0; i < points.size(); ++i)
-    for (const ReportCostTerm& term : points[i].cost_terms) terms.set(i, term.term, term.seconds);
+    for (const auto& [term, seconds] : points[i].cost_terms) terms.set(i, term, seconds);
   for (const auto& [name, values] : terms.columns()) pack.numbers(name, values);
 
   std::vector<double> point;
@@ -252,18 +240,17 @@ void pack_curves(ColumnPack& pack, const ReportInput& input) {
 }  // namespace
 
 std::string report_data(const ReportInput& input) {
-  json axes = json::array();
-  for (const ReportAxis& axis : input.axes)
-    axes.push_back({{"name", axis.name}, {"doc", axis.doc}, {"reference", axis.reference}});
+  const json axes = collect(input.axes, [](const auto& a) { return FP4_NAMED(a.name, a.doc, a.reference); });
+  const json terms = collect(input.cost_terms, [](const auto& t) { return FP4_NAMED(t.name, t.doc); });
   json head = {{"schema", 1},
                {"name", input.name},
                {"workload", input.workload},
                {"answers", describe(input.answers)},
-               {"cost_terms", describe(input.cost_terms)},
+               {"cost_terms", terms},
                {"notes", input.notes},
                {"x", input.x},
                {"y", input.y},
-               {"axes", std::move(axes)},
+               {"axes", axes},
                {"cost_columns", describe(input.cost_columns)},
                {"quality_columns", describe(input.quality_columns)},
                {"chip", input.chip},

@@ -29,6 +29,17 @@ bool is_exactly_float(double value) {
                                static_cast<double>(static_cast<float>(value)) == value);
 }
 
+// Numbers the keys in their order, the first one `next`: the dictionary of a column.
+template <class Key>
+nlohmann::json numbered(std::map<Key, std::uint32_t>& code_of, std::uint32_t next) {
+  nlohmann::json dictionary = nlohmann::json::array();
+  for (auto& [key, code] : code_of) {
+    code = next++;
+    dictionary.push_back(key);
+  }
+  return dictionary;
+}
+
 }  // namespace
 
 void ColumnPack::table(const std::string& name, std::size_t rows) {
@@ -51,29 +62,25 @@ void ColumnPack::planes(nlohmann::json& place, std::string_view rows, std::size_
     for (std::size_t row = 0; row < count; ++row) sections_.push_back(rows[row * width + plane]);
 }
 
-void ColumnPack::codes(nlohmann::json& place, const std::vector<std::uint32_t>& codes, std::size_t dictionary_size) {
-  const std::size_t width = dictionary_size <= 0x100 ? 1 : dictionary_size <= 0x10000 ? 2 : 4;
+void ColumnPack::codes(const std::string& name, const char* kind, const std::vector<std::uint32_t>& codes,
+                       nlohmann::json dictionary, std::size_t first) {
+  const std::size_t size = dictionary.size() + first, width = size <= 0x100 ? 1 : size <= 0x10000 ? 2 : 4;
   std::string bytes;
   bytes.reserve(codes.size() * width);
   for (const std::uint32_t code : codes) append_little_endian(bytes, code, width);
+  nlohmann::json& place = column(name, kind);
   planes(place, bytes, width);
+  place["values"] = std::move(dictionary);
 }
 
 void ColumnPack::words(const std::string& name, const std::vector<std::string>& values) {
   std::map<std::string_view, std::uint32_t> code_of;
   for (const std::string& value : values) code_of.emplace(value, 0);
-  std::uint32_t next = 0;
-  nlohmann::json dictionary = nlohmann::json::array();
-  for (auto& [word, code] : code_of) {
-    code = next++;
-    dictionary.push_back(std::string(word));
-  }
+  nlohmann::json dictionary = numbered(code_of, 0);
   std::vector<std::uint32_t> row_codes;
   row_codes.reserve(values.size());
   for (const std::string& value : values) row_codes.push_back(code_of[value]);
-  nlohmann::json& place = column(name, "words");
-  codes(place, row_codes, dictionary.size());
-  place["values"] = std::move(dictionary);
+  codes(name, "words", row_codes, std::move(dictionary));
 }
 
 void ColumnPack::numbers(const std::string& name, const std::vector<double>& values) {
@@ -91,20 +98,15 @@ void ColumnPack::numbers(const std::string& name, const std::vector<double>& val
   }
   // JSON has no infinity; and a dictionary that is hardly shorter than the column only adds to it.
   if (all_finite && code_of.size() <= std::max<std::size_t>(values.size() / 4, 16)) {
-    std::uint32_t next = 0;
-    nlohmann::json dictionary = nlohmann::json::array();
-    for (auto& [bits, code] : code_of) {
-      code = next++;
-      const double value = std::bit_cast<double>(bits);
-      dictionary.push_back(std::isnan(value) ? nlohmann::json() : nlohmann::json(value));
+    nlohmann::json dictionary = numbered(code_of, 0);
+    for (nlohmann::json& bits : dictionary) {
+      const auto value = std::bit_cast<double>(bits.get<std::uint64_t>());
+      bits = std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
     }
     std::vector<std::uint32_t> row_codes;
     row_codes.reserve(values.size());
     for (const double value : values) row_codes.push_back(code_of[key(value)]);
-    nlohmann::json& place = column(name, "numbers");
-    codes(place, row_codes, dictionary.size());
-    place["values"] = std::move(dictionary);
-    return;
+    return codes(name, "numbers", row_codes, std::move(dictionary));
   }
   std::string bytes;
   for (const double value : values) {
@@ -125,28 +127,20 @@ void ColumnPack::hashes(const std::string& name, const std::vector<std::string>&
       std::from_chars(value.data() + i, value.data() + i + 2, byte, 16);
       bytes.push_back(static_cast<char>(byte));
     }
-  nlohmann::json& place = column(name, "hex");
-  planes(place, bytes, 1);  // hashes are noise: planes would gain nothing
+  planes(column(name, "hex"), bytes, 1);  // hashes are noise: planes would gain nothing
 }
 
 void ColumnPack::sentences(const std::string& name, const std::vector<std::string>& values) {
   std::map<std::string, std::uint32_t> code_of;
   for (const std::string& value : values)
     for (const std::string& word : split(value, ' ')) code_of.emplace(word, 0);
-  std::uint32_t next = 1;  // 0 ends a row
-  nlohmann::json dictionary = nlohmann::json::array();
-  for (auto& [word, code] : code_of) {
-    code = next++;
-    dictionary.push_back(word);
-  }
+  nlohmann::json dictionary = numbered(code_of, 1);  // 0 ends a row
   std::vector<std::uint32_t> row_codes;
   for (const std::string& value : values) {
     for (const std::string& word : split(value, ' ')) row_codes.push_back(code_of[word]);
     row_codes.push_back(0);
   }
-  nlohmann::json& place = column(name, "lists");
-  codes(place, row_codes, dictionary.size() + 1);
-  place["values"] = std::move(dictionary);
+  codes(name, "lists", row_codes, std::move(dictionary), 1);
 }
 
 std::string ColumnPack::finish(nlohmann::json head) const {

@@ -33,7 +33,8 @@ class ColumnPack {
 
  private:
   nlohmann::json& column(const std::string& name, const char* kind);
-  void codes(nlohmann::json& place, const std::vector<std::uint32_t>& codes, std::size_t dictionary_size);
+  void codes(const std::string& name, const char* kind, const std::vector<std::uint32_t>& codes,
+             nlohmann::json dictionary, std::size_t first = 0);
   void planes(nlohmann::json& place, std::string_view rows, std::size_t width);
 
   nlohmann::json tables_ = nlohmann::json::object();

@@ -47,16 +47,13 @@ std::vector<Cell> head(const ConfigResult& config) {
 }
 
 void add_costs(std::vector<Cell>& cells, const Cost& cost) {
-  for (const Cell& cell : {derived(cost.overhead), derived(cost.quantisation_overhead), derived(cost.step_time_s),
-                           derived(cost.energy_j), points(cost)}) {
-    cells.push_back(cell);
-  }
+  add_cells(cells, derived(cost.overhead), derived(cost.quantisation_overhead), derived(cost.step_time_s),
+            derived(cost.energy_j), points(cost));
 }
 
 // The learning rate, and whether it is the grid's, the configuration's own best, or a best at an end of its ladder.
 void add_rate(std::vector<Cell>& cells, const ConfigResult& config) {
-  cells.push_back(number(tuned_value(Json::parse(config.record.config), "train.lr")));
-  cells.emplace_back(std::string(word(config.record.at)));
+  add_cells(cells, number(tuned_value(Json::parse(config.record.config), "train.lr")), word(config.record.at));
 }
 
 // The 95 % interval of a raced configuration's overhead by the doubts of the cost model; of others, of which there may
@@ -65,8 +62,7 @@ void add_overhead_interval(std::vector<Cell>& cells, const ConfigResult& config,
   const bool raced = std::any_of(config.runs.begin(), config.runs.end(),
                                  [](const RunRecord& run) { return run.role == Role::confirm; });
   const auto range = raced ? costs.overhead_range(config) : std::nullopt;
-  cells.push_back(range ? derived(range->first) : Cell{});
-  cells.push_back(range ? derived(range->second) : Cell{});
+  add_cells(cells, range ? derived(range->first) : Cell{}, range ? derived(range->second) : Cell{});
 }
 
 // Whose step the cost columns are of.
@@ -93,11 +89,9 @@ bool shown(const RunRecord& run, const TableOptions& options) {
 // What else the tasks measure (accuracy, Wasserstein distance ...), by name.
 std::set<std::string> metrics_of(const Results& results) {
   std::set<std::string> metrics;
-  for (const ConfigResult& config : results.configs()) {
-    for (const RunRecord& run : config.runs) {
+  for (const ConfigResult& config : results.configs())
+    for (const RunRecord& run : config.runs)
       for (const auto& [name, value] : run.metrics) metrics.insert(name);
-    }
-  }
   return metrics;
 }
 
@@ -107,12 +101,6 @@ void add_metric_columns(ResultTable& table, const std::set<std::string>& metrics
     const bool taken = std::find(table.columns.begin(), table.columns.end(), name) != table.columns.end();
     table.columns.push_back(taken ? "measured." + name : name);
   }
-}
-
-std::optional<double> metric_named(const RunRecord& run, const std::string& name) {
-  const auto at = std::find_if(run.metrics.begin(), run.metrics.end(), [&](const auto& m) { return m.first == name; });
-  if (at == run.metrics.end() || std::isnan(at->second)) return std::nullopt;
-  return at->second;
 }
 
 // "1:0.358:7e25c8a1b2c3d4e5", or "1:diverged"; trunks and branches have no digest.
@@ -131,16 +119,14 @@ bool has_recipe_column(const Results& results) {
 ResultTable run_rows(const Results& results, const Costs& costs, const TableOptions& options) {
   ResultTable table;
   table.columns = results.axes();
-  for (const char* name :
-       {"task", "seed", "status", "role", "loss", "loss_hp", "loss_gap", "overhead", "quantisation_overhead",
-        "step_time_s", "energy_j", "points", "digest", "seconds", "config_hash", "message"}) {
-    table.columns.emplace_back(name);
-  }
+  table.columns.insert(table.columns.end(), {"task", "seed", "status", "role", "loss", "loss_hp", "loss_gap",
+                                             "overhead", "quantisation_overhead", "step_time_s", "energy_j", "points",
+                                             "digest", "seconds", "config_hash", "message"});
   const bool recipe = has_recipe_column(results);
   if (recipe) table.columns.emplace_back("recipe");
   const bool sampled = results.grid().explore == Explore::importance;
   if (sampled) table.columns.emplace_back("probability");
-  for (const char* name : {"lr", "at", "relative_gap", "fp4_share", "priced"}) table.columns.emplace_back(name);
+  table.columns.insert(table.columns.end(), {"lr", "at", "relative_gap", "fp4_share", "priced"});
   const std::set<std::string> metrics = metrics_of(results);  // empty where a task does not have it
   add_metric_columns(table, metrics);
   for (const ConfigResult& config : results.configs()) {
@@ -148,24 +134,15 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
     for (const RunRecord& run : config.runs) {
       if (!shown(run, options)) continue;
       std::vector<Cell> row = head(config);
-      row.emplace_back(static_cast<int64_t>(run.seed));
-      row.emplace_back(std::string(word(run.status)));
-      row.emplace_back(std::string(word(run.role)));
-      row.push_back(number(metric_of(run, Metric::loss)));
-      row.push_back(number(metric_of(run, Metric::loss_hp)));
-      row.push_back(derived(results.gap(config, run)));
+      add_cells(row, run.seed, word(run.status), word(run.role), number(metric_of(run, Metric::loss)),
+                number(metric_of(run, Metric::loss_hp)), derived(results.gap(config, run)));
       add_costs(row, costs.of(config));
-      row.emplace_back(run.digest);
-      row.emplace_back(run.seconds);
-      row.emplace_back(config.record.hash);
-      row.emplace_back(run.message);
+      add_cells(row, run.digest, run.seconds, config.record.hash, run.message);
       if (recipe) row.emplace_back(config.record.recipe);
       if (sampled) row.emplace_back(config.record.probability);
       add_rate(row, config);
-      row.push_back(relative(results.gap(config, run), scale));
-      row.push_back(derived(costs.of(config).fp4_share));
-      row.emplace_back(priced(costs));
-      for (const std::string& name : metrics) row.push_back(number(metric_named(run, name)));
+      add_cells(row, relative(results.gap(config, run), scale), derived(costs.of(config).fp4_share), priced(costs));
+      for (const std::string& name : metrics) row.push_back(number(measured(run, name)));
       table.rows.push_back(std::move(row));
     }
   }
@@ -176,16 +153,14 @@ ResultTable run_rows(const Results& results, const Costs& costs, const TableOpti
 ResultTable group_rows(const Results& results, const Costs& costs, const TableOptions& options) {
   ResultTable table;
   table.columns = results.axes();
-  for (const char* name : {"task", "role", "n", "diverged", "failed", "loss", "loss_sd", "loss_hp", "loss_gap",
-                           "loss_gap_sd", "loss_gap_raw_low", "loss_gap_raw_high", "overhead", "quantisation_overhead",
-                           "step_time_s", "energy_j", "points", "config_hash"}) {
-    table.columns.emplace_back(name);
-  }
+  table.columns.insert(table.columns.end(),
+                       {"task", "role", "n", "diverged", "failed", "loss", "loss_sd", "loss_hp", "loss_gap",
+                        "loss_gap_sd", "loss_gap_raw_low", "loss_gap_raw_high", "overhead", "quantisation_overhead",
+                        "step_time_s", "energy_j", "points", "config_hash"});
   const bool recipe = has_recipe_column(results);
   if (recipe) table.columns.emplace_back("recipe");
-  for (const char* name : {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8", "fp4_share",
-                           "overhead_low", "overhead_high", "priced"})
-    table.columns.emplace_back(name);
+  table.columns.insert(table.columns.end(), {"lr", "at", "relative_gap", "extra_tokens_fp32", "extra_tokens_mxfp8",
+                                             "fp4_share", "overhead_low", "overhead_high", "priced"});
   const std::set<std::string> metrics = metrics_of(results);
   add_metric_columns(table, metrics);
   table.columns.emplace_back("runs");
@@ -193,9 +168,8 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   const auto add_rows = [&](const ConfigResult& config) {
     for (const Role role : {Role::run, Role::confirm, Role::reference}) {
       std::vector<double> loss, loss_hp, gap;
-      int64_t diverged = 0;
-      int64_t failed = 0;
-      std::map<std::string, std::vector<double>> measured;
+      size_t diverged = 0, failed = 0;
+      std::map<std::string, std::vector<double>> others;
       std::string runs;
       for (const RunRecord& run : config.runs) {
         if (run.role != role || !shown(run, options)) continue;
@@ -205,9 +179,8 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
         if (const auto value = metric_of(run, Metric::loss)) loss.push_back(*value);
         if (const auto value = metric_of(run, Metric::loss_hp)) loss_hp.push_back(*value);
         if (const auto value = results.gap(config, run)) gap.push_back(*value);
-        for (const std::string& name : metrics) {
-          if (const auto value = metric_named(run, name)) measured[name].push_back(*value);
-        }
+        for (const std::string& name : metrics)
+          if (const auto value = measured(run, name); value && !std::isnan(*value)) others[name].push_back(*value);
       }
       if (runs.empty()) continue;
       const auto mean = [](const std::vector<double>& values) {
@@ -216,19 +189,15 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       const auto spread = [](const std::vector<double>& values) {
         return values.size() < 2 ? Cell{} : derived(summarise(values).sd);
       };
-      const std::optional<Interval> interval = summarise(gap).interval;
+      const Summary gaps = summarise(gap);
       std::vector<Cell> row = head(config);
-      for (const Cell& cell :
-           {Cell(std::string(word(role))), Cell(static_cast<int64_t>(loss.size())), Cell(diverged), Cell(failed),
-            mean(loss), spread(loss), mean(loss_hp), mean(gap), spread(gap), interval ? derived(interval->low) : Cell{},
-            interval ? derived(interval->high) : Cell{}}) {
-        row.push_back(cell);
-      }
+      add_cells(row, word(role), loss.size(), diverged, failed, mean(loss), spread(loss), mean(loss_hp), mean(gap),
+                spread(gap), gaps.interval ? derived(gaps.interval->low) : Cell{},
+                gaps.interval ? derived(gaps.interval->high) : Cell{});
       add_costs(row, costs.of(config));
       row.emplace_back(config.record.hash);
       if (recipe) row.emplace_back(config.record.recipe);
       add_rate(row, config);
-      const Summary gaps = summarise(gap);
       row.push_back(relative(gaps.n == 0 ? std::nullopt : std::optional(gaps.mean), loss_scale(results, config)));
       for (const char* baseline : {"fp32", "mxfp8"})
         row.push_back(config.record.at == At::near
@@ -237,7 +206,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       row.push_back(derived(costs.of(config).fp4_share));
       add_overhead_interval(row, config, costs);
       row.emplace_back(priced(costs));
-      for (const std::string& name : metrics) row.push_back(mean(measured[name]));
+      for (const std::string& name : metrics) row.push_back(mean(others[name]));
       row.emplace_back(std::move(runs));
       table.rows.push_back(std::move(row));
     }
@@ -248,10 +217,6 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       if (near.record.at == At::near) add_rows(near);
   }
   return table;
-}
-
-size_t column_index(const ResultTable& table, const std::string& name, const std::string& place) {
-  return accepted_index(place, name, table.columns);
 }
 
 std::optional<double> as_number(const std::string& text) {
@@ -297,25 +262,23 @@ struct Condition {
 Condition parse_condition(const ResultTable& table, const std::string& text) {
   const std::string place = "--where '" + text + "'";
   const size_t at = text.find_first_of("=!<>");
-  if (at == std::string::npos || at == 0) {
+  if (at == std::string::npos || at == 0)
     throw Error(place + ": expected COLUMN OP VALUE with OP one of = != < <= > >=");
-  }
   const bool wide = at + 1 < text.size() && text[at + 1] == '=';
   const auto trim = [](std::string part) {
     part.erase(0, part.find_first_not_of(' '));
     part.erase(part.find_last_not_of(' ') + 1);
     return part;
   };
-  Condition condition{.column = column_index(table, trim(text.substr(0, at)), place),
+  Condition condition{.column = accepted_index(place, trim(text.substr(0, at)), table.columns),
                       .operation = text.substr(at, wide ? 2 : 1),
                       .values = {}};
   if (condition.operation == "==") condition.operation = "=";
   if (condition.operation == "!") throw Error(place + ": `!` is only known as !=");
   for (const std::string& value : split(text.substr(at + (wide ? 2 : 1)), '|')) condition.values.push_back(trim(value));
   const bool ordered = condition.operation != "=" && condition.operation != "!=";
-  if (ordered && (condition.values.size() != 1 || !as_number(condition.values.front()))) {
+  if (ordered && (condition.values.size() != 1 || !as_number(condition.values.front())))
     throw Error(place + ": " + condition.operation + " wants one number");
-  }
   return condition;
 }
 
@@ -349,7 +312,7 @@ ResultTable result_table(const Results& results, const Costs& costs, const Table
   for (size_t i = options.sort.size(); i-- > 0;) {  // the first key decides, so it is sorted by last
     const std::string& key = options.sort[i];
     const bool descending = key.starts_with('-');
-    const size_t column = column_index(table, descending ? key.substr(1) : key, "--sort");
+    const size_t column = accepted_index("--sort", descending ? key.substr(1) : key, table.columns);
     std::stable_sort(table.rows.begin(), table.rows.end(),
                      [&](const auto& a, const auto& b) { return less(a[column], b[column], descending); });
   }
@@ -357,14 +320,9 @@ ResultTable result_table(const Results& results, const Costs& costs, const Table
 }
 
 std::string to_csv(const ResultTable& table) {
-  std::string out;
-  const auto field = [&](const std::string& text, bool first) { out += (first ? "" : ",") + csv_field(text); };
-  for (size_t i = 0; i < table.columns.size(); ++i) field(table.columns[i], i == 0);
-  out += '\n';
-  for (const auto& row : table.rows) {
-    for (size_t i = 0; i < row.size(); ++i) field(text_of(row[i]), i == 0);
-    out += '\n';
-  }
+  std::string out = joined(table.columns, ",", csv_field) + "\n";
+  for (const auto& row : table.rows)
+    out += joined(row, ",", [](const Cell& cell) { return csv_field(text_of(cell)); }) + "\n";
   return out;
 }
 

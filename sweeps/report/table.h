@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -20,6 +22,20 @@ struct ResultTable {
   std::vector<std::string> columns;
   std::vector<std::vector<Cell>> rows;
 };
+
+// Further cells of a row, of cells, texts and numbers of any type.
+template <class... Values>
+void add_cells(std::vector<Cell>& row, const Values&... values) {
+  const auto cell_of = []<class Value>(const Value& value) -> Cell {
+    if constexpr (std::is_integral_v<Value>)
+      return static_cast<int64_t>(value);
+    else if constexpr (std::is_same_v<Value, std::string_view>)
+      return std::string(value);
+    else
+      return value;
+  };
+  (row.push_back(cell_of(values)), ...);
+}
 
 struct TableOptions {
   bool references = false;

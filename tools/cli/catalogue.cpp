@@ -30,7 +30,8 @@ template <class Table>
 std::vector<CatalogueRow> rows_of(const Table& table) {
   std::vector<CatalogueRow> rows;
   for (const auto& row : table) {
-    rows.push_back({row.name, row.doc, row.source});
+    rows.push_back({row.name, row.doc, ""});
+    if constexpr (requires { row.source; }) rows.back().source = row.source;
     if constexpr (requires { row.evidence; }) rows.back().evidence = row_of(evidence_table, row.evidence).name;
   }
   return rows;
@@ -106,12 +107,6 @@ std::vector<CatalogueRow> backends() {
   return rows;
 }
 
-std::vector<CatalogueRow> suite_rows() {
-  std::vector<CatalogueRow> rows;
-  for (const golden::SuiteInfo& suite : golden::suite_table) rows.push_back({suite.name, suite.doc, ""});
-  return rows;
-}
-
 std::vector<CatalogueRow> tasks_rows() {
   std::vector<CatalogueRow> rows;
   for (const sim::Task* task : tasks::all_tasks()) rows.push_back({task->name(), task->doc(), ""});
@@ -165,7 +160,7 @@ const std::vector<Topic>& topics() {
       {"tasks", tasks_rows},
       {"hardware", [] { return data_files("hardware"); }},
       {"models", [] { return data_files("models"); }},
-      {"suites", suite_rows},
+      {"suites", [] { return rows_of(golden::suite_table); }},
       {"layouts", layouts},
       {"checkpoints", [] { return rows_of(checkpoint_schemes); }},
       {"activations", [] { return rows_of(activations_table); }},
@@ -206,31 +201,28 @@ ordered_json without_defaults(ordered_json value, const ordered_json& defaults) 
   return value;
 }
 
-ordered_json short_in_kind(const Kind& kind, std::string_view name) {
-  if (std::string_view(kind.name) == "preset")
-    return without_defaults(to_json(find_preset(name)->spec), to_json(QuantSpec{}));
-  if (std::string_view(kind.name) == "accumulator") {
-    const AccumulatorInfo usual = {"", "", "", Evidence::defined, {}};
+// A name in full, or in `brief` what one would copy (catalogue.h).
+ordered_json show_in_kind(const Kind& kind, const std::string& name, bool brief) {
+  const std::string_view word = kind.name;
+  if (word == "preset") {
+    const ordered_json spec = to_json(find_preset(name)->spec);
+    return brief ? without_defaults(spec, to_json(QuantSpec{})) : spec;
+  }
+  if (word == "accumulator") {
     const ordered_json full = accumulator_json(*find_row(accumulator_table, name));
+    if (!brief) return full;
     ordered_json out = {{"kind", full["kind"]}};
-    out.update(without_defaults(full, accumulator_json(usual)));
+    out.update(without_defaults(full, accumulator_json({"", "", "", Evidence::defined, {}})));
     return out;
   }
-  if (name.find('@') != std::string_view::npos) return {{"base", name}};
-  ordered_json out = parse(kind.folder, std::string(name));
-  if (std::string_view(kind.name) != "hardware") return out;
+  if (word == "recipe" && !brief) return sim::to_json(sim::canonical(sim::recipe_from_json(name)));
+  if (brief && name.find('@') != std::string::npos) return {{"base", name}};
+  ordered_json out = parse(kind.folder, name);
+  if (!brief || word != "hardware") return out;
   for (auto* group : {&out, &out["rates"]})
     for (auto& [key, value] : group->items())
       if (value.is_object() && value.contains("value")) value = ordered_json(value["value"]);
   return out;
-}
-
-ordered_json show_in_kind(const Kind& kind, std::string_view name) {
-  if (std::string_view(kind.name) == "preset") return to_json(find_preset(name)->spec);
-  if (std::string_view(kind.name) == "accumulator") return accumulator_json(*find_row(accumulator_table, name));
-  if (std::string_view(kind.name) == "recipe")
-    return sim::to_json(sim::canonical(sim::recipe_from_json(std::string(name))));
-  return parse(kind.folder, std::string(name));
 }
 
 }  // namespace
@@ -242,8 +234,6 @@ std::vector<CatalogueRow> catalogue_rows(std::string_view name) {
     if (name == topic.name) return topic.rows();
   throw unknown_word("list", name, catalogue_topics());
 }
-
-std::vector<std::string> catalogue_kinds() { return names_of(kinds); }
 
 std::vector<std::string> catalogue_kinds_of(std::string_view name) {
   std::vector<std::string> found;
@@ -262,36 +252,24 @@ std::vector<std::string> catalogue_show_names() {
   return all;
 }
 
-namespace {
-
-using ShowInKind = ordered_json (*)(const Kind&, std::string_view);
-
-ordered_json show_with(ShowInKind show, std::string_view name, std::string_view wanted) {
+ordered_json catalogue_show(const std::string& name, std::string_view wanted, bool brief) {
   std::vector<std::string> accepted;
   bool known = false;
   for (const Kind& kind : kinds) {
     if (!wanted.empty() && wanted != kind.name) continue;
     known = true;
     // RECIPE@GEMM is a recipe too, and an unknown GEMM its own error.
-    if (std::string_view(kind.name) == "recipe" && name.find('@') != std::string_view::npos) return show(kind, name);
+    if (std::string_view(kind.name) == "recipe" && name.find('@') != std::string_view::npos)
+      return show_in_kind(kind, name, brief);
     // A file is a recipe, or what --kind says.
-    if (name.ends_with(".json") && *kind.folder != '\0') return show(kind, name);
+    if (name.ends_with(".json") && *kind.folder != '\0') return show_in_kind(kind, name, brief);
     for (const std::string& candidate : names_of_kind(kind)) {
-      if (lower_case(candidate) == lower_case(std::string(name))) return show(kind, candidate);
+      if (lower_case(candidate) == lower_case(name)) return show_in_kind(kind, candidate, brief);
       if (std::find(accepted.begin(), accepted.end(), candidate) == accepted.end()) accepted.push_back(candidate);
     }
   }
-  if (!known) throw unknown_word("show --kind", wanted, catalogue_kinds());
+  if (!known) throw unknown_word("show --kind", wanted, names_of(kinds));
   throw unknown_word("show", name, accepted);
-}
-
-}  // namespace
-
-ordered_json catalogue_show(std::string_view name, std::string_view kind) {
-  return show_with(show_in_kind, name, kind);
-}
-ordered_json catalogue_short(std::string_view name, std::string_view kind) {
-  return show_with(short_in_kind, name, kind);
 }
 
 }  // namespace fp4::tools

@@ -17,14 +17,12 @@ struct CatalogueRow {
 std::vector<std::string> catalogue_topics();
 std::vector<CatalogueRow> catalogue_rows(std::string_view topic);
 
-// Kinds in which `show` looks, in this order, and the JSON of a name. An empty kind means all of them; Error for a name
-// that none has.
-std::vector<std::string> catalogue_kinds();
-std::vector<std::string> catalogue_kinds_of(std::string_view name);  // those that have this name, in this order
-nlohmann::ordered_json catalogue_show(std::string_view name, std::string_view kind);
-// What one would copy to start a file of one's own: a recipe, grid or model as its file says it, a chip without the
-// sources of its numbers, a preset and an accumulator without what is at its default.
-nlohmann::ordered_json catalogue_short(std::string_view name, std::string_view kind);
+// Kinds that have a name, in the order in which `show` looks, and the JSON of a name. An empty kind means all of them;
+// Error for a name that none has.
+std::vector<std::string> catalogue_kinds_of(std::string_view name);
+// `brief`: what one would copy to start a file of one's own: a recipe, grid or model as its file says it, a chip
+// without the sources of its numbers, a preset and an accumulator without what is at its default.
+nlohmann::ordered_json catalogue_show(const std::string& name, std::string_view kind, bool brief = false);
 std::vector<std::string> catalogue_show_names();
 
 }  // namespace fp4::tools

@@ -90,10 +90,7 @@ class Output {
  public:
   explicit Output(const BenchOptions& o) : o_(o) {
     report.progress = [this](size_t done, size_t all, const std::string& doing) {
-      line_.update({.done = static_cast<double>(done),
-                    .all = static_cast<double>(all),
-                    .count = fmt::format("{}/{}", done, all),
-                    .more = doing});
+      line_.count(static_cast<int64_t>(done), static_cast<int64_t>(all), doing);
     };
     report.show = [this](const std::vector<BenchRow>& rows) {
       for (const BenchRow& r : rows) this->rows.push_back(to_json(r));

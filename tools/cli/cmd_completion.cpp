@@ -7,7 +7,7 @@
 #include <map>
 #include <string_view>
 
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "src/text/version.h"
 #include "tools/cli/command.h"
 
@@ -240,8 +240,7 @@ std::string man_page(const CLI::App& root) {
   });
   out +=
       ".SH EXIT STATUS\n0: fine. 1: the work failed or a comparison mismatched. 2: wrong usage or bad input; nothing "
-      "was "
-      "written.\n";
+      "was written.\n";
   return out;
 }
 
@@ -251,17 +250,9 @@ void command_completion(CLI::App& app, Invocation&) {
   static std::string what;
   option(app, "what bash|zsh|fish|man", what, "bash, zsh, fish, or man for the man page")->required();
   app.callback([&app] {
-    const CLI::App& root = *app.get_parent();
-    if (what == "bash")
-      fmt::print("{}", bash_script(root));
-    else if (what == "zsh")
-      fmt::print("{}", zsh_script(root));
-    else if (what == "fish")
-      fmt::print("{}", fish_script(root));
-    else if (what == "man")
-      fmt::print("{}", man_page(root));
-    else
-      throw unknown_word("completion", what, {"bash", "zsh", "fish", "man"});
+    constexpr std::string (*made[])(const CLI::App&) = {bash_script, zsh_script, fish_script, man_page};
+    const size_t which = accepted_index("completion", what, {"bash", "zsh", "fish", "man"});
+    fmt::print("{}", made[which](*app.get_parent()));
   });
   set_example(app, "fp4sim completion bash > ~/.local/share/bash-completion/completions/fp4sim");
 }

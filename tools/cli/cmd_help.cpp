@@ -165,8 +165,8 @@ void print_entry(const GlossaryEntry& entry) {
   }
   const std::string nearest = nearest_word(word, known);
   throw Error(
-      fmt::format("help: unknown word '{}'{} accepted: a command ({}), a kind of file ({}), a field of one, a "
-                  "word of `fp4sim list`, or a word of tables and papers",
+      fmt::format("help: unknown word '{}'{} accepted: a command ({}), a kind of file ({}), a field of one, a word of "
+                  "`fp4sim list`, or a word of tables and papers",
                   word, nearest.empty() ? ";" : "; did you mean '" + nearest + "'?", joined(commands),
                   joined(names_of(reference_kinds()))));
 }
@@ -246,8 +246,8 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
 void command_help(CLI::App& app, Invocation&) {
   auto o = std::make_shared<HelpOptions>();
   option(app, "WORD WORD", o->words,
-         "A command (`sweep run`), a field (`rounding`, `train.lr`), a kind of file (`recipe`), a word of "
-         "`fp4sim list` (`rceil`) or of tables and papers (`tied`, `RHT`)");
+         "A command (`sweep run`), a field (`rounding`, `train.lr`), a kind of file (`recipe`), a word of `fp4sim "
+         "list` (`rceil`) or of tables and papers (`tied`, `RHT`)");
   option(app, "--schema recipe|spec|accumulator|grid|hardware|model|weights|service", o->schema,
          "Print the JSON Schema of a kind of file, for editors");
   option(app, "--page FOLDER", o->page, "Print the reference page of a folder");

@@ -138,7 +138,7 @@ void command_show(CLI::App& app, Invocation&) {
   app.callback([o] {
     if (o->layers) return show_layers(*o);
     if (o->brief)
-      fmt::print("{}\n", compact_json(catalogue_short(o->name, o->kind), 80));
+      fmt::print("{}\n", compact_json(catalogue_show(o->name, o->kind, /*brief=*/true), 80));
     else
       print_json(catalogue_show(o->name, o->kind));
     if (!o->kind.empty()) return;

@@ -18,14 +18,6 @@
 namespace fp4::tools {
 namespace {
 
-#if defined(__clang__)
-constexpr const char* kCompiler = "clang " __clang_version__;
-#elif defined(__GNUC__)
-constexpr const char* kCompiler = "g++ " __VERSION__;
-#else
-constexpr const char* kCompiler = "unknown";
-#endif
-
 std::string dotted(int major, int minor, int patch) { return fmt::format("{}.{}.{}", major, minor, patch); }
 
 nlohmann::ordered_json libraries() {
@@ -56,8 +48,8 @@ void command_version(CLI::App& app, Invocation&) {
   add_json_option(app, *as_json);
   app.callback([as_json] {
     const nlohmann::ordered_json json = {
-        {"version", version()},  {"commit", commit_of_build()}, {"signature", computed_signature()},
-        {"compiler", kCompiler}, {"features", features()},      {"libraries", libraries()}};
+        {"version", version()},        {"commit", commit_of_build()}, {"signature", computed_signature()},
+        {"compiler", compiler_word()}, {"features", features()},      {"libraries", libraries()}};
     if (*as_json) return print_json(json);
     std::vector<std::pair<std::string, std::string>> lines = {{"fp4sim", json["version"]}};
     for (const char* key : {"commit", "signature", "compiler"}) lines.emplace_back(key, json[key]);

@@ -29,13 +29,20 @@ struct Invocation {
   int exit_code = 0;         // a callback sets 1 when a comparison mismatched; errors are thrown (src/text/error.h)
 };
 
-// "-o,--out FILE": the names of an option and what its help calls the value; "--recipes RECIPE,..": a list split by
-// commas.
+// "-o,--out FILE": the names of an option and what its help calls the value, where it has a word for it; "--recipes
+// RECIPE,..": a list split by commas.
 template <class T>
 CLI::Option* option(CLI::App& app, const std::string& words, T& value, const std::string& doc) {
   const size_t blank = words.find(' ');
-  CLI::Option* made = app.add_option(words.substr(0, blank), value, doc)->type_name(words.substr(blank + 1));
+  CLI::Option* made = app.add_option(words.substr(0, blank), value, doc);
+  if (blank != std::string::npos) made->type_name(words.substr(blank + 1));
   return words.ends_with(",..") ? made->delimiter(',') : made;
+}
+
+// The same of one whose help says what `value` is without it.
+template <class T>
+CLI::Option* defaulted(CLI::App& app, const std::string& words, T& value, const std::string& doc) {
+  return option(app, words, value, doc)->capture_default_str();
 }
 
 // The example shown below the options of --help.

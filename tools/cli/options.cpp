@@ -85,6 +85,26 @@ void check_draws(int bits, uint64_t first, uint64_t count) {
   if (count > 0 && first > UINT64_MAX - (count - 1)) throw Error("random --first: positions end at 2^64 - 1");
 }
 
+std::vector<uint32_t> load_random_words(const std::string& option, const std::string& path) {
+  if (path.empty()) return {};
+  const RawTensor tensor = load_raw(path);
+  if (info(tensor.dtype).kind != DtypeKind::integer)
+    throw Error(fmt::format("{} {}: holds {}; random bits are unsigned integers: uint8, uint16 or uint32", option, path,
+                            info(tensor.dtype).name));
+  if (tensor.bytes.empty()) throw Error(fmt::format("{} {}: is empty", option, path));
+  std::vector<uint32_t> words((tensor.bytes.size() + 3) / 4, 0);
+  for (size_t i = 0; i < tensor.bytes.size(); ++i)
+    words[i / 4] |= static_cast<uint32_t>(tensor.bytes[i]) << (8 * (i % 4));
+  return words;
+}
+
+void add_random_words_option(CLI::App& app, const std::string& name, std::string& path, const std::string& of) {
+  option(app, name + " FILE", path,
+         fmt::format("Random bits {} in place of Philox's, an array of unsigned integers: position i takes random_bits "
+                     "bits from bit i*random_bits on, low bits first",
+                     of));
+}
+
 std::string grouped(int64_t value) {
   std::string digits = fmt::format("{}", value);
   for (int64_t at = static_cast<int64_t>(digits.size()) - 3; at > (value < 0 ? 1 : 0); at -= 3)

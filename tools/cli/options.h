@@ -1,6 +1,7 @@
 // Options that several commands share, with one spelling and one help text.
 #pragma once
 
+#include <concepts>
 #include <string>
 
 #include "fp4/rng.h"
@@ -56,7 +57,17 @@ void print_notes(const std::vector<std::string>& notes);
 // Error for a width of draws that does not exist and for positions beyond 2^64 - 1.
 void check_draws(int bits, uint64_t first, uint64_t count);
 
+// `--random-words FILE`: the random bits that a kernel took, in place of Philox's (fp4/backend.h, QuantizeCall).
+void add_random_words_option(CLI::App& app, const std::string& name, std::string& path, const std::string& of);
+// The bytes of an array of unsigned integers (.npy and others; a raw file takes --dtype and --shape), low bytes first.
+// Error for other types and for an empty file.
+std::vector<uint32_t> load_random_words(const std::string& option, const std::string& path);
+
 // 1234567 -> "1,234,567".
 std::string grouped(int64_t value);
+template <std::unsigned_integral Count>
+std::string grouped(Count value) {
+  return grouped(static_cast<int64_t>(value));
+}
 
 }  // namespace fp4::tools

@@ -11,12 +11,15 @@ namespace fp4::tools {
 
 const char* commit_of_build() { return FP4_COMMIT; }
 
-nlohmann::ordered_json provenance(const Invocation& invocation) {
+const char* compiler_word() {
 #if defined(__clang__)
-  const char* compiler = "clang " __clang_version__;
+  return "clang " __clang_version__;
 #else
-  const char* compiler = "g++ " __VERSION__;
+  return "g++ " __VERSION__;
 #endif
+}
+
+nlohmann::ordered_json provenance(const Invocation& invocation) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   char date[32] = "";
@@ -24,10 +27,12 @@ nlohmann::ordered_json provenance(const Invocation& invocation) {
   std::tm utc = {};
   gmtime_r(&now, &utc);
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return {
-      {"version", version()}, {"commit", FP4_COMMIT}, {"compiler", compiler}, {"command", invocation.command_line},
-      {"host", host},         {"date", date},
-  };
+  return {{"version", version()},
+          {"commit", FP4_COMMIT},
+          {"compiler", compiler_word()},
+          {"command", invocation.command_line},
+          {"host", host},
+          {"date", date}};
 }
 
 }  // namespace fp4::tools

@@ -9,6 +9,7 @@ namespace fp4::tools {
 
 // "1a2b3c4d5e6f", with "-dirty" when sources differ from it; "unknown" outside a git work tree.
 const char* commit_of_build();
+const char* compiler_word();  // "g++ 12.2.0"
 
 nlohmann::ordered_json provenance(const Invocation& invocation);
 

@@ -8,6 +8,7 @@
 #include "src/text/json_reader.h"
 #include "src/text/words.h"
 #include "tools/cli/reference.h"
+#include "tools/cli/table_print.h"
 
 namespace fp4::tools {
 
@@ -58,11 +59,6 @@ void add_rows(const FieldNotes& notes, const std::string& prefix, std::vector<Re
   if (!notes.others) return;
   rows.push_back({prefix + notes.others_name, notes.others.get()});
   if (notes.others->is_object) below(*notes.others, prefix + notes.others_name + ".");
-}
-
-std::string table_cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
-  return text;
 }
 
 std::string defaults_cell(const FieldNotes& notes) {
@@ -175,8 +171,8 @@ std::string reference_page(std::string_view topic) {
   const auto page = std::find_if(pages().begin(), pages().end(), [&](const Page& row) { return row.path == topic; });
   if (page == pages().end()) throw unknown_word("help --page", topic, reference_pages());
   std::string out = fmt::format(
-      "# {}\n\nMade by `fp4sim help --page {}` from the rows that read these files; a test keeps it in step. "
-      "`fp4sim help FIELD`\nprints one field, `fp4sim help --schema KIND` a JSON Schema for editors.\n",
+      "# {}\n\nMade by `fp4sim help --page {}` from the rows that read these files; a test keeps it in step. `fp4sim "
+      "help FIELD`\nprints one field, `fp4sim help --schema KIND` a JSON Schema for editors.\n",
       page->title, page->path);
   // Lists of words that several fields share stand once, under the first.
   std::vector<std::pair<std::string, const std::vector<FieldNotes::Word>*>> lists;
@@ -184,12 +180,11 @@ std::string reference_page(std::string_view topic) {
     return a.size() == b.size() && a[0].name == b[0].name && a.back().name == b.back().name;
   };
   for (const std::string& name : page->kinds) {
-    const auto kind = std::find_if(reference_kinds().begin(), reference_kinds().end(),
-                                   [&](const ReferenceKind& row) { return row.name == name; });
+    const ReferenceKind* kind = find_kind(name);
     out += fmt::format("\n## Fields of {}\n\n{}.\n", kind->title, kind->doc);
     for (const ReferenceSection& section : reference_sections(*kind)) {
       if (section.name != kind->name) out += fmt::format("\n### {}\n", section.name);
-      out += "\n| field | value | default | meaning |\n|---|---|---|---|\n";
+      Table table = {{"field", "value", "default", "meaning"}, {}};
       for (const ReferenceRow& row : section.rows) {
         std::string value = value_text(*row.notes);
         if (const auto& words = explained_words(*row.notes); !words.empty()) {
@@ -200,15 +195,15 @@ std::string reference_page(std::string_view topic) {
           if (known == lists.end()) lists.emplace_back(field, &words);
           value.replace(value.find("word"), 4, fmt::format("[word](#words-of-{})", owner));
         }
-        out += fmt::format("| `{}` | {} | {} | {} |\n", table_cell(row.path), table_cell(value),
-                           table_cell(defaults_cell(*row.notes)), table_cell(row.notes->doc));
+        table.rows.push_back({"`" + row.path + "`", value, defaults_cell(*row.notes), row.notes->doc});
       }
+      out += "\n" + markdown_table(table);
     }
   }
   for (const auto& [field, words] : lists) {
-    out += fmt::format("\n### Words of {}\n\n| word | meaning | source |\n|---|---|---|\n", field);
-    for (const FieldNotes::Word& word : *words)
-      out += fmt::format("| `{}` | {} | {} |\n", word.name, table_cell(word.doc), table_cell(word.source));
+    Table table = {{"word", "meaning", "source"}, {}};
+    for (const FieldNotes::Word& word : *words) table.rows.push_back({"`" + word.name + "`", word.doc, word.source});
+    out += fmt::format("\n### Words of {}\n\n{}", field, markdown_table(table));
   }
   return out;
 }

@@ -1,5 +1,3 @@
-#include "tools/cli/stdin_file.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 
 #include "src/files/temporaries.h"
 #include "src/text/error.h"
+#include "tools/cli/streams.h"
 
 namespace fp4::tools {
 

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -35,5 +36,11 @@ void say(fmt::format_string<Values...> format, Values&&... values) noexcept {
 /// (`fp4sim list | head`) is quiet.
 enum class Flushed { all, reader_gone, failed };
 Flushed flush_results() noexcept;
+
+/// `-` as an input file, which whatever reads by place can open (stdin_file.cpp).
+/// `word`, or for "-" the path of a file with the bytes of standard input, removed when the process ends. The extension
+/// follows the first bytes: .npy, .npz, .gguf, .safetensors, else .bin (raw numbers: --dtype and --shape say which).
+/// `place` opens messages. Throws Error when standard input is a terminal or cannot be read, or nothing can be written.
+std::string input_path(const std::string& word, const std::string& place);
 
 }  // namespace fp4::tools

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "src/text/csv.h"
-#include "tools/cli/json_text.h"
 
 namespace fp4::tools {
 namespace {
@@ -138,10 +137,6 @@ void append_row(std::string& out, const Table& table, const std::vector<std::str
   }
 }
 
-}  // namespace
-
-namespace {
-
 TableForm table_form = TableForm::text;
 
 std::string markdown_cell(const std::string& text) {
@@ -225,8 +220,7 @@ void print_fields(const std::vector<std::pair<std::string, std::string>>& given)
 
 std::string compact_json(const nlohmann::ordered_json& value, std::size_t width, std::size_t indent, std::size_t lead) {
   using nlohmann::ordered_json;
-  if (!value.is_structured() || value.empty())
-    return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  if (!value.is_structured() || value.empty()) return json_text(value);
   std::vector<std::string> parts;
   std::string line;
   bool is_flat = value.is_array();
@@ -248,6 +242,10 @@ std::string compact_json(const nlohmann::ordered_json& value, std::size_t width,
     out += parts[i];
   }
   return out + "\n" + std::string(indent, ' ') + close;
+}
+
+std::string json_text(const nlohmann::ordered_json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void print_json(const nlohmann::ordered_json& value) { fmt::print("{}\n", json_text(value, 2)); }

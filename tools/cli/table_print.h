@@ -3,6 +3,8 @@
 // escape codes.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -40,7 +42,9 @@ std::string markdown_table(const Table& table);
 // "name: value" lines with the values aligned.
 void print_fields(const std::vector<std::pair<std::string, std::string>>& fields);
 
-// Two-space indent; text that is not UTF-8 is shown with replacement characters.
+// JSON on one line, or with `indent`; bytes that are no UTF-8 (of a file's name) become U+FFFD.
+std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
+// The same with an indent of two.
 void print_json(const nlohmann::ordered_json& value);
 
 // JSON whose inner lists and objects stand on one line where they fit `width` columns; `indent` spaces and `lead`
@@ -64,6 +68,10 @@ std::vector<std::string> wrap_text(std::string_view text, std::size_t width);
 
 // `text` broken at the terminal's width.
 void print_wrapped(const std::string& text);
+template <class... Values>
+void print_sentence(fmt::format_string<Values...> format, Values&&... values) {
+  print_wrapped(fmt::format(format, std::forward<Values>(values)...));
+}
 
 // Code points: wide and combining characters do not occur here.
 std::size_t display_width(std::string_view text);

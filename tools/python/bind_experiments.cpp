@@ -7,7 +7,6 @@
 #include "tasks/run.h"
 #include "tools/cli/golden/verdict.h"
 #include "tools/cli/golden/verify_print.h"
-#include "tools/cli/golden/verify_words.h"
 #include "tools/cli/train/run_words.h"
 #include "tools/cli/train/train_result.h"
 #include "tools/python/gate.h"

@@ -13,12 +13,19 @@
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/doubt.h"
 #include "tools/cli/command.h"
-#include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
+
+// The subcommands that live in files of their own.
+void add_cost_studies(CLI::App& app, Invocation& invocation);       // recommend, sensitivity, validate
+void add_cost_measurements(CLI::App& app, Invocation& invocation);  // calibrate, measure
+void add_cost_stalls(CLI::App& app, Invocation& invocation);        // stalls
+void add_cost_embedding(CLI::App& app, Invocation& invocation);     // embedding
+void add_cost_new_chip(CLI::App& app, Invocation& invocation);      // new-chip, new-model
+
 namespace {
 
 using cost::CostOptions;
@@ -41,11 +48,14 @@ struct Context {
   CostResult with_what_if(const std::string& recipe) const {
     return cost::evaluate(sim::recipe_from_json(recipe), model, cost::with_undocumented(hardware), options);
   }
-  std::vector<cost::CostDoubts> doubts(const std::vector<std::string>& recipes) const {
+  std::vector<cost::RecipeFacts> facts(const std::vector<std::string>& recipes) const {
     std::vector<cost::RecipeFacts> facts;
     for (const std::string& recipe : recipes)
       facts.push_back(cost::facts_of(sim::recipe_from_json(recipe), options.steps));
-    return cost::cost_doubts(facts, model, hardware, options);
+    return facts;
+  }
+  std::vector<cost::CostDoubts> doubts(const std::vector<std::string>& recipes) const {
+    return cost::cost_doubts(facts(recipes), model, hardware, options);
   }
 };
 
@@ -94,17 +104,15 @@ void print_other(const CostResult& result, const cost::Hardware& chip) {
   const double other = cost::group_seconds(result, "other");
   if (other < 0.1 * result.compute_s) return;
   const std::string& source = chip.other_s_per_token.source;
-  print_wrapped(fmt::format("other: {} of the step: {}; {}{}.", format_percent(other / result.compute_s),
-                            cost::other_doc, chip.other_s_per_token.kind == "fitted" ? "fitted" : "estimated",
-                            source.empty() ? "" : " (" + source + ")"));
+  print_sentence("other: {} of the step: {}; {}{}.", format_percent(other / result.compute_s), cost::other_doc,
+                 chip.other_s_per_token.kind == "fitted" ? "fitted" : "estimated",
+                 source.empty() ? "" : " (" + source + ")");
 }
 
 // "--devices 4 fits them" where some recipe needs more memory than an accelerator has: the fewest that do, shared as
 // asked, or with everything shared out.
 std::string way_to_fit(const std::vector<std::string>& recipes, const Context& context) {
-  std::vector<cost::RecipeFacts> facts;
-  for (const std::string& recipe : recipes)
-    facts.push_back(cost::facts_of(sim::recipe_from_json(recipe), context.options.steps));
+  const std::vector<cost::RecipeFacts> facts = context.facts(recipes);
   CostOptions options = context.options;
   const char* const them = recipes.size() == 1 ? "it" : "all of them";
   if (const auto devices = cost::devices_that_fit(facts, context.model, context.hardware, options))
@@ -240,8 +248,7 @@ void run_cost(const CostArguments& arguments, const std::string& recipe) {
     json["estimated"] = cost::estimated_fields(context.hardware);
     json["view_table"] = ordered_json::array();
     print_views(recipe, context, &json["view_table"]);
-    print_json(json);
-    return;
+    return print_json(json);
   }
   print_summary(recipe, result, doubts, context);
   print_groups(result);
@@ -261,14 +268,12 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
       add_doubts(json["rows"].back(), rows[i].second, doubts[i]);
       json["rows"].back()["against_quickest"] = {doubts[i].against.low, doubts[i].against.high};
     }
-    print_json(json);
-    return;
+    return print_json(json);
   }
   const int replica = context.options.parallel.replica();
-  print_wrapped(fmt::format("{} on {} x {}: time of a step of {:.6g} tokens on each {}", context.model.name,
-                            context.options.devices, context.hardware.name,
-                            static_cast<double>(context.model.tokens_per_step),
-                            replica == 1 ? "accelerator" : fmt::format("replica of {} accelerators", replica)));
+  print_sentence("{} on {} x {}: time of a step of {:.6g} tokens on each {}", context.model.name,
+                 context.options.devices, context.hardware.name, static_cast<double>(context.model.tokens_per_step),
+                 replica == 1 ? "accelerator" : fmt::format("replica of {} accelerators", replica));
   fmt::print("\n");
   fmt::print("{}\n", cost_bars(rows, terminal_width(), stdout_has_styles()));
   Table table{{"recipe", ">step", ">overhead", ">95 %", ">x quickest", ">x bf16", ">energy J", ">memory"}, {}};
@@ -288,12 +293,11 @@ void run_compare(const CostArguments& arguments, const std::vector<std::string>&
   const std::string decoded = decoded_note(rows, context.hardware.name);
   if (!decoded.empty()) print_wrapped(decoded);
   if (std::any_of(rows.begin(), rows.end(), [](const auto& row) { return !row.second.memory.fits; }))
-    print_wrapped(fmt::format("!: more than the {} of {}; {}", format_bytes(context.hardware.memory_bytes.value),
-                              context.hardware.name, way_to_fit(recipes, context)));
+    print_sentence("!: more than the {} of {}; {}", format_bytes(context.hardware.memory_bytes.value),
+                   context.hardware.name, way_to_fit(recipes, context));
   print_wrapped(
       "x quickest, x bf16: times of a step as multiples, without communication; below 1 is quicker. overhead: time "
-      "over "
-      "an ideal step, products at the chip's fastest rate and free quantisation");
+      "over an ideal step, products at the chip's fastest rate and free quantisation");
   const auto is_alike = [](const auto& row) { return std::find(row.begin(), row.end(), alike) != row.end(); };
   const bool any_alike = std::any_of(table.rows.begin(), table.rows.end(), is_alike);
   print_wrapped(doubts_note + std::string(any_alike ? ". alike: within 1 % of the quickest in some of them" : ""));
@@ -306,8 +310,7 @@ void run_explain(const CostArguments& arguments, const std::string& recipe) {
     ordered_json json = cost_json(recipe, result, true);
     json["arguments"] = arguments.describe();
     json["hardware"] = ordered_json(cost::to_json(context.hardware));
-    print_json(json);
-    return;
+    return print_json(json);
   }
   Table table{{"term", ">time", ">share", "bound by", "formula"}, {}};
   for (const cost::Term& term : result.terms)
@@ -342,8 +345,7 @@ void run_weights(bool json) {
     ordered_json rows = ordered_json::array();
     for (const cost::WeightRow& row : cost::weight_table())
       rows.push_back({{"name", row.name}, {"default", defaults.*row.field}, {"doc", row.doc}});
-    print_json({{"rows", rows}});
-    return;
+    return print_json({{"rows", rows}});
   }
   Table table{{"weight", ">default", "meaning"}, {}};
   for (const cost::WeightRow& row : cost::weight_table())

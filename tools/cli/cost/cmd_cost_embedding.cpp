@@ -4,7 +4,6 @@
 #include "src/text/member_json.h"
 #include "src/text/named_rows.h"
 #include "sweeps/cost/embedding/memory_system.h"
-#include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/table_print.h"
 
@@ -95,21 +94,15 @@ void run_embedding(const EmbeddingArguments& o) {
 void add_cost_embedding(CLI::App& app, Invocation&) {
   static EmbeddingArguments o;
   CLI::App* embedding = app.add_subcommand("embedding", "Embedding bags in host, CXL pool, devices and fabric switch");
-  option(*embedding, "--rows FORMAT,..", o.rows, "Formats of the rows: fp32, bf16, int8, int4, mxfp4, nvfp4, ue5m3")
-      ->capture_default_str();
-  embedding->add_option("--embedding", o.embedding, "Numbers in a row")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  embedding->add_option("--batch", o.trace.batch, "Examples")->capture_default_str();
-  embedding->add_option("--tables", o.trace.tables, "Bags of an example, one for each table")->capture_default_str();
-  embedding->add_option("--pooling", o.trace.pooling, "Rows of a bag")->capture_default_str();
-  embedding->add_option("--table-rows", o.trace.table_rows, "Rows of a table")
-      ->check(CLI::Range(1, 1 << 28))
-      ->capture_default_str();
-  embedding->add_option("--zipf", o.trace.zipf, "P(row i) ~ (i + 1)^-ZIPF")->capture_default_str();
-  embedding->add_option("--cached", o.trace.cached, "Share of each table, its hot rows, in the host's DRAM")
-      ->capture_default_str();
-  embedding->add_option("--seed", o.trace.seed, "Of the trace")->capture_default_str();
+  defaulted(*embedding, "--rows FORMAT,..", o.rows, "Formats of the rows: fp32, bf16, int8, int4, mxfp4, nvfp4, ue5m3");
+  defaulted(*embedding, "--embedding", o.embedding, "Numbers in a row")->check(CLI::Range(1, 1 << 20));
+  defaulted(*embedding, "--batch", o.trace.batch, "Examples");
+  defaulted(*embedding, "--tables", o.trace.tables, "Bags of an example, one for each table");
+  defaulted(*embedding, "--pooling", o.trace.pooling, "Rows of a bag");
+  defaulted(*embedding, "--table-rows", o.trace.table_rows, "Rows of a table")->check(CLI::Range(1, 1 << 28));
+  defaulted(*embedding, "--zipf", o.trace.zipf, "P(row i) ~ (i + 1)^-ZIPF");
+  defaulted(*embedding, "--cached", o.trace.cached, "Share of each table, its hot rows, in the host's DRAM");
+  defaulted(*embedding, "--seed", o.trace.seed, "Of the trace");
   embedding->add_flag("--in-order", o.in_order, "Add the rows of a bag in the order of its ids, not as they arrive");
   option(*embedding, "--set FIELD=NUMBER", o.sets, "FIELD=NUMBER of the memory profile (several allowed)");
   embedding->add_flag("--explain", o.explains, "Print the profile with the source of each number");

@@ -9,7 +9,6 @@
 #include "src/files/output.h"
 #include "src/text/error.h"
 #include "sweeps/cost/measure/meter.h"
-#include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
@@ -25,11 +24,8 @@ void run_calibrate(const cost::CalibrateOptions& options, const std::string& out
   if (!(options.seconds > 0) || options.size < 32 || options.threads < 1)
     throw Error("cost calibrate: expected --seconds above 0, --square of at least 32, --threads of at least 1");
   const std::string text = cost::to_json(cost::calibrate_host(options)).dump(1) + "\n";
-  if (out.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(out, text, force);
-  }
+  if (out.empty()) return fmt::print("{}", text);
+  write_file(out, text, force);
 }
 
 // Runs the command and waits; its output goes where ours does.
@@ -76,10 +72,7 @@ void run_measure(const MeasureOptions& o) {
   cost::SensorSearch search = cost::find_sensors(o.root);
   // No sensor is a normal answer: the command says so and succeeds.
   if (search.sensors.empty()) {
-    if (o.json) {
-      print_json({{"energy_j", nullptr}, {"status", "unavailable"}, {"reasons", search.unavailable}});
-      return;
-    }
+    if (o.json) return print_json({{"energy_j", nullptr}, {"status", "unavailable"}, {"reasons", search.unavailable}});
     fmt::print("energy: unavailable on this machine\n");
     for (const std::string& reason : search.unavailable) fmt::print("  {}\n", reason);
     return;
@@ -101,8 +94,7 @@ void run_measure(const MeasureOptions& o) {
     for (const cost::EnergyWindow& window : reading.windows)
       out["windows"].push_back(
           {{"seconds", window.seconds}, {"repetitions", window.repetitions}, {"joules", window.joules}});
-    print_json(out);
-    return;
+    return print_json(out);
   }
   Table table{{">window", ">seconds", ">repetitions"}, {}};
   for (const std::string& sensor : reading.sensors) table.columns.push_back({sensor + " J", Align::right});
@@ -128,10 +120,9 @@ void add_cost_measurements(CLI::App& app, Invocation&) {
   static bool force = false;
 
   CLI::App* calibrate = app.add_subcommand("calibrate", "Measure this machine and print its profile");
-  calibrate->add_option("--seconds", calibrating.seconds, "Time for each figure")->capture_default_str();
-  keep_older_names(calibrate->add_option("--square,--size", calibrating.size, "Rows and columns of the products")
-                       ->capture_default_str());
-  calibrate->add_option("--threads", calibrating.threads, "Threads")->capture_default_str();
+  defaulted(*calibrate, "--seconds", calibrating.seconds, "Time for each figure");
+  keep_older_names(defaulted(*calibrate, "--square,--size", calibrating.size, "Rows and columns of the products"));
+  defaulted(*calibrate, "--threads", calibrating.threads, "Threads");
   add_backend_option(*calibrate, calibrating.backend, "")->capture_default_str();
   calibrate->add_option("-o,--out", out, "File to write instead of printing");
   calibrate->add_flag("-f,--force", force, "Overwrite it");
@@ -139,14 +130,12 @@ void add_cost_measurements(CLI::App& app, Invocation&) {
   set_example(*calibrate, "fp4sim cost calibrate --out host.json");
 
   CLI::App* measure = app.add_subcommand("measure", "Energy of a command, from the sensors this machine has");
-  measure->add_option("--seconds", measuring.meter.window_s, "Least length of a window")->capture_default_str();
-  measure->add_option("--runs", measuring.meter.runs, "Windows; best and worst are dropped")->capture_default_str();
-  measure->add_option("--sample", measuring.meter.sample_s, "Seconds between samples of a power sensor")
-      ->capture_default_str();
+  defaulted(*measure, "--seconds", measuring.meter.window_s, "Least length of a window");
+  defaulted(*measure, "--runs", measuring.meter.runs, "Windows; best and worst are dropped");
+  defaulted(*measure, "--sample", measuring.meter.sample_s, "Seconds between samples of a power sensor");
   option(*measure, "--trace FILE", measuring.trace, "CSV to write: joules and power at every sample of every window");
   measure->add_flag("-f,--force", measuring.force, "Overwrite it");
-  measure->add_option("--root", measuring.root, "Folder that stands for / when sensors are looked for")
-      ->capture_default_str();
+  defaulted(*measure, "--root", measuring.root, "Folder that stands for / when sensors are looked for");
   measure->add_flag("--json", measuring.json, "Print JSON");
   measure->add_option("command", measuring.words, "Command to run, after --")->required();
   measure->callback([] { run_measure(measuring); });

@@ -8,7 +8,6 @@
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
 #include "sweeps/cost/hardware.h"
-#include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
@@ -129,9 +128,8 @@ void add_cost_new_chip(CLI::App& app, Invocation&) {
   option(*model, "config FILE", m.config, "config.json of a Llama, Mistral, Qwen, Mixtral or GPT-2")->required();
   model->add_option("--sequence", m.sequence, "Tokens of a sequence (default: as the config allows, 8192 at most)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  model->add_option("--sequences", m.sequences, "Sequences of a micro-batch")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
-      ->capture_default_str();
+  defaulted(*model, "--sequences", m.sequences, "Sequences of a micro-batch")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   model->add_option("--micro-batches", m.micro_batches, "Micro-batches of a step on each accelerator (default: 8)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   option(*model, "-o,--out FILE", m.out, "File to write (default: NAME.json)");

@@ -14,7 +14,6 @@
 
 #include "src/text/error.h"
 #include "sweeps/judge/statistics.h"
-#include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/train/run_words.h"
@@ -111,21 +110,16 @@ void print(const StallOptions& o, const std::vector<const Measured*>& runs, cons
           {{"stall", s.name}, {"formula", s.formula}, {"share", median_of(s.shares())}, {"repeats", s.shares()}});
     return print_json(json);
   }
+  const auto row = [](const char* name, const char* what, const std::vector<double>& values, const auto& text) {
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    return std::vector<std::string>{name, what, text(median_of(values)), text(*low), text(*high)};
+  };
   Table steps{{"run", "what", ">step", ">from", ">to"}, {}};
-  for (const Measured* m : runs) {
-    const auto [low, high] = std::minmax_element(m->seconds.begin(), m->seconds.end());
-    steps.rows.push_back(
-        {m->name, m->doc, format_seconds(median_of(m->seconds)), format_seconds(*low), format_seconds(*high)});
-  }
+  for (const Measured* m : runs) steps.rows.push_back(row(m->name, m->doc, m->seconds, format_seconds));
   print_table(steps);
   fmt::print("\n");
   Table table{{"stall", "formula", ">share", ">from", ">to"}, {}};
-  for (const Stall& s : stalls) {
-    const std::vector<double> shares = s.shares();
-    const auto [low, high] = std::minmax_element(shares.begin(), shares.end());
-    table.rows.push_back(
-        {s.name, s.formula, format_percent(median_of(shares)), format_percent(*low), format_percent(*high)});
-  }
+  for (const Stall& s : stalls) table.rows.push_back(row(s.name, s.formula, s.shares(), format_percent));
   print_table(table);
   fmt::print("\nMedians of {} round{}; from, to: the smallest and largest of them.\n", o.repeats,
              o.repeats == 1 ? "" : "s");
@@ -176,15 +170,13 @@ void add_cost_stalls(CLI::App& app, Invocation&) {
   CLI::App* stalls = app.add_subcommand("stalls", "Where a step's time goes when several processes train");
   stalls->add_flag("--measure", o.measures, "Train, and take differences between runs");
   o.run.add(*stalls);
-  stalls->add_option("--ranks", o.ranks, "Processes")->check(CLI::Range(2, 65536))->capture_default_str();
-  option(*stalls, "--gradients SPEC", o.gradients, "What gradients travel as: fp32, bf16 or a spec")
-      ->capture_default_str();
+  defaulted(*stalls, "--ranks", o.ranks, "Processes")->check(CLI::Range(2, 65536));
+  defaulted(*stalls, "--gradients SPEC", o.gradients, "What gradients travel as: fp32, bf16 or a spec");
   option(*stalls, "--gradients-hadamard SIZE", o.hadamard, "Rotate them by Hadamards of this size");
   option(*stalls, "--launch WORDS", o.launch, "Starts the ranks on one machine (default mpirun -n RANKS)");
   option(*stalls, "--launch-nodes WORDS", o.launch_nodes, "Starts as many on several machines: run Tm");
-  stalls->add_option("--repeats", o.repeats, "Rounds; step times and shares are medians of them")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  defaulted(*stalls, "--repeats", o.repeats, "Rounds; step times and shares are medians of them")
+      ->check(CLI::Range(1, 1000));
   stalls->add_flag("--busy", o.busy, "Take a run's fastest tenth of steps, where other programs disturb the median");
   stalls->add_flag("--json", o.json, "Print JSON");
   stalls->callback([] { run_stalls(o); });

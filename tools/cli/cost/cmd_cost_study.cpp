@@ -16,7 +16,6 @@
 #include "sweeps/cost/doubt.h"
 #include "sweeps/cost/published.h"
 #include "sweeps/cost/recommend.h"
-#include "tools/cli/cost/cost_commands.h"
 #include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep/advice_words.h"
@@ -130,10 +129,8 @@ void print_recommended(const RecommendArguments& arguments, const std::vector<co
   print_wrapped(
       "FP4: the chip has FP4 matrix units; *: it does not multiply the recipe's format, priced as bf16 products of "
       "decoded operands. Modelled; 95 %: by what the model does not know of the step, a recipe's extra tokens "
-      "included; "
-      "?: these are not known, and none is priced. Counts are accelerators; clouds rent whole instances. Prices are "
-      "list prices with sources "
-      "in `fp4sim show NAME`.");
+      "included; ?: these are not known, and none is priced. Counts are accelerators; clouds rent whole instances. "
+      "Prices are list prices with sources in `fp4sim show NAME`.");
 }
 
 void run_recommend(const RecommendArguments& arguments) {
@@ -173,8 +170,7 @@ void run_recommend(const RecommendArguments& arguments) {
                      row.interconnect_stall, row.network_stall, row.memory_bytes, row.native_fp4, row.decoded),
            {{"price_interval", {row.price * row.doubt.low, row.price * row.doubt.high}}},
            FP4_NAMED(row.limit, row.limit_share, row.in_time)}));
-    print_json(json);
-    return;
+    return print_json(json);
   }
   if (rows.empty()) return print_nothing_fits(arguments.cost, model, chips, arguments.max_devices);
   print_answer(rows);
@@ -210,8 +206,7 @@ void run_sensitivity(const CostArguments& arguments, const std::vector<std::stri
                      FP4_NAMED(result.pairs, result.stable_pairs)});
     for (const cost::Variation& row : result.rows)
       json["rows"].push_back({{"variation", row.name}, {"overhead", row.overhead}, {"rank", row.rank}});
-    print_json(json);
-    return;
+    return print_json(json);
   }
   fmt::print("Rank and overhead in % of {} on {}\n\n", arguments.model, arguments.hardware);
   print_table(sensitivity_table(result, recipes));
@@ -306,10 +301,7 @@ void run_validate(const std::string& out, bool force, bool json, const std::stri
     for (const auto& [name, text] : files) write_file(folder.file(name), text, true);
     folder.commit();
   }
-  if (json) {
-    print_json(comparison_json(rows));
-    return;
-  }
+  if (json) return print_json(comparison_json(rows));
   print_table(comparison_table(rows));
   int steps = 0, inside = 0, others = 0, within = 0;
   double widest = 1;
@@ -320,10 +312,10 @@ void run_validate(const std::string& out, bool force, bool json, const std::stri
     if (row.interval) widest = std::max(widest, row.interval->high / row.interval->low);
   }
   fmt::print("\n");
-  print_wrapped(fmt::format(
+  print_sentence(
       "{} of {} steps held out lie inside the model's intervals, at most a factor {:.2f} from end to end; {} of {} "
       "other values held out within a factor 1.5.",
-      inside, steps, widest, within, others));
+      inside, steps, widest, within, others);
 }
 
 }  // namespace
@@ -342,9 +334,8 @@ void add_cost_studies(CLI::App& app, Invocation& invocation) {
   option(*recommend, "--hardware HARDWARE,..", renting.hardware, "Chips to consider; default all with a price");
   keep_older_names(option(*recommend, "--recipes,--recipe RECIPE,..", renting.recipes,
                           "Recipes to consider; default one of each school"));
-  recommend->add_option("--global-tokens", renting.global_tokens, "Tokens of one optimizer step")
-      ->capture_default_str();
-  recommend->add_option("--max-devices", renting.max_devices, "Largest count tried")->capture_default_str();
+  defaulted(*recommend, "--global-tokens", renting.global_tokens, "Tokens of one optimizer step");
+  defaulted(*recommend, "--max-devices", renting.max_devices, "Largest count tried");
   recommend->add_flag("--all", renting.all, "All pairs of chip and recipe, not only the best of each chip");
   recommend->callback([] { run_recommend(renting); });
   set_example(*recommend, "fp4sim cost recommend --model llama3_8b --tokens 160e9 --time-budget 72");

@@ -21,31 +21,22 @@ namespace fp4::tools {
 using nlohmann::ordered_json;
 
 void CostArguments::add_to(CLI::App& app, bool of_one_system) {
-  option(app, "--model MODEL", model, "Model: a built-in name or a file ending in .json")->capture_default_str();
-  if (of_one_system)
-    option(app, "--hardware HARDWARE", hardware, "Chip: a built-in name or a file ending in .json")
-        ->capture_default_str();
+  defaulted(app, "--model MODEL", model, "Model: a built-in name or a file ending in .json");
+  if (of_one_system) defaulted(app, "--hardware HARDWARE", hardware, "Chip: a built-in name or a file ending in .json");
   app.add_option("--weight", weights,
                  "NAME=NUMBER, an object {\"sr\": 2} or a .json file over the weights of the cost model; may be "
                  "repeated (fp4sim cost weights lists them)");
   app.add_option("--views", views, "fused (quantise in the producer's epilogue), separate (one pass a copy)")
       ->delimiter(',');
-  keep_older_names(option(app, "--rotations,--hadamard fused|unfused|dense", hadamard,
-                          "Kernel of the Hadamard transforms: fused, unfused, dense")
-                       ->capture_default_str());
-  app.add_option("--recompute", recompute, "Share of the forward pass computed again, 0 to 1")->capture_default_str();
-  if (of_one_system) app.add_option("--devices", devices, "Accelerators")->capture_default_str();
-  app.add_option("--tensor", tensor, "Accelerators that split every layer")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--pipeline", pipeline, "Stages that split the blocks")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--interleave", interleave, "Parts of the model that a stage holds in turn (virtual stages)")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--shard", shard, "What replicas share out: none, optimizer (ZeRO-1), full (FSDP)")
-      ->capture_default_str();
+  keep_older_names(defaulted(app, "--rotations,--hadamard fused|unfused|dense", hadamard,
+                             "Kernel of the Hadamard transforms: fused, unfused, dense"));
+  defaulted(app, "--recompute", recompute, "Share of the forward pass computed again, 0 to 1");
+  if (of_one_system) defaulted(app, "--devices", devices, "Accelerators");
+  defaulted(app, "--tensor", tensor, "Accelerators that split every layer")->check(CLI::Range(1, 1024));
+  defaulted(app, "--pipeline", pipeline, "Stages that split the blocks")->check(CLI::Range(1, 1024));
+  defaulted(app, "--interleave", interleave, "Parts of the model that a stage holds in turn (virtual stages)")
+      ->check(CLI::Range(1, 1024));
+  defaulted(app, "--shard", shard, "What replicas share out: none, optimizer (ZeRO-1), full (FSDP)");
   option(app, "--gradients SPEC", gradients, "What gradients travel as: fp32, bf16 or a spec; default bf16");
   option(app, "--gradients-hadamard SIZE", gradients_hadamard, "Rotate them by Hadamards of this size");
   option(app, "--prepare-rate RATE", prepare_rate,
@@ -70,13 +61,9 @@ cost::CostOptions CostArguments::options() const {
     options.weights = cost::parse_weights(parse_json(text.text, text.place), text.place);
   }
   for (const std::string& view : views) {
-    if (view == "fused") {
-      options.fused = true;
-    } else if (view == "separate") {
-      options.one_pass = false;
-    } else {
-      throw unknown_word("--views", view, {"fused", "separate"});
-    }
+    const bool fuses = accepted_index("--views", view, {"fused", "separate"}) == 0;
+    options.fused |= fuses;
+    options.one_pass &= fuses;
   }
   options.hadamard =
       static_cast<cost::HadamardKernel>(accepted_index("--rotations", hadamard, {"fused", "unfused", "dense"}));
@@ -135,9 +122,8 @@ double with_unit(const std::string& text, const std::string& option, const std::
     throw Error(fmt::format("{} '{}': expected a number and {}, with k, M, G, T or P before it", option, text, unit));
   if (!(value >= least && value <= 1e6 * least))
     throw Error(fmt::format(
-        "{} '{}': {:.4g} {} is no figure of an accelerator, {:.0e} to {:.0e}; write its unit, such as "
-        "{}T{}",
-        option, text, value, unit, least, 1e6 * least, text.substr(0, text.find_first_not_of("0123456789.")), unit));
+        "{} '{}': {:.4g} {} is no figure of an accelerator, {:.0e} to {:.0e}; write its unit, such as {}T{}", option,
+        text, value, unit, least, 1e6 * least, text.substr(0, text.find_first_not_of("0123456789.")), unit));
   return value;
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -14,6 +13,7 @@
 #include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "tools/cli/glossary.h"
 #include "tools/cli/golden/own_case.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
@@ -70,10 +70,7 @@ void run_make(const GoldenOptions& o, const CLI::App& make) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(o.out)) {
     if (entry.is_regular_file()) bytes += entry.file_size();
   }
-  if (o.json) {
-    print_json({{"suite", suite}, {"out", o.out}, {"cases", cases.size()}, {"bytes", bytes}});
-    return;
-  }
+  if (o.json) return print_json({{"suite", suite}, {"out", o.out}, {"cases", cases.size()}, {"bytes", bytes}});
   print_fields({{"suite", suite},
                 {"folder", o.out},
                 {"cases", fmt::format("{}", cases.size())},
@@ -104,11 +101,8 @@ void run_list(const GoldenOptions& o) {
           {{"name", c.name}, {"kind", kind}, {"spec", c.words}, {"shape", shape}, {"told_apart", c.told_apart}});
     }
   }
-  if (o.json) {
-    print_json({{"rows", rows}});
-  } else {
-    print_table(table);
-  }
+  if (o.json) return print_json({{"rows", rows}});
+  print_table(table);
 }
 
 // What a forced backend left out; where it left out all, nothing was compared.
@@ -132,11 +126,10 @@ void run_check(const GoldenOptions& o, Invocation& invocation) {
   if (o.json) {
     auto list = nlohmann::ordered_json::array();
     for (const auto& d : differences) list.push_back({{"file", d.file}, {"what", d.what}});
-    print_json({{"equal", differences.empty()},
-                {"cases", bundle.cases.size()},
-                {"declined", declined},
-                {"differences", list}});
-    return;
+    return print_json({{"equal", differences.empty()},
+                       {"cases", bundle.cases.size()},
+                       {"declined", declined},
+                       {"differences", list}});
   }
   if (differences.empty()) {
     fmt::print(
@@ -178,7 +171,7 @@ std::string plain_hex(const std::string& numbers) {
   std::istringstream in(numbers);
   std::string number;
   while (std::getline(in, number, ',')) {
-    for (char& c : number) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    number = lower_case(number);
     if (number.starts_with("0x")) number.erase(0, 2);
     const size_t first = number.find_first_not_of('0');
     out += (first == std::string::npos ? (number.empty() ? "" : "0") : number.substr(first)) + ',';
@@ -258,11 +251,8 @@ void judge_stream(const GoldenOptions& o, Invocation& invocation) {
 void run_stream(const GoldenOptions& o, Invocation& invocation) {
   if (!o.judge.empty()) return judge_stream(o, invocation);
   std::vector<std::string> declined;
-  for (const golden::Case& c : golden::suite_cases(o.suite.empty() ? "smoke" : o.suite)) {
-    const std::string line =
-        golden::stream_line(c, o.backend.backend, o.backend.thread_count(), !o.questions, &declined);
-    fmt::print("{}\n", line);
-  }
+  for (const golden::Case& c : golden::suite_cases(o.suite.empty() ? "smoke" : o.suite))
+    fmt::print("{}\n", golden::stream_line(c, o.backend.backend, o.backend.thread_count(), !o.questions, &declined));
   say_declined(o, declined);
 }
 
@@ -270,7 +260,7 @@ void run_pack(const GoldenOptions& o) {
   const golden::PackSize size = golden::write_pack(o.out, o.force, o.backend.backend, o.backend.thread_count());
   if (o.json) return print_json({{"out", o.out}, {"files", size.files}, {"bytes", size.bytes}});
   print_fields({{"folder", o.out},
-                {"files", grouped(static_cast<int64_t>(size.files))},
+                {"files", grouped(size.files)},
                 {"size", fmt::format("{:.1f} MB", static_cast<double>(size.bytes) / 1e6)}});
 }
 
@@ -281,24 +271,18 @@ void command_golden(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<GoldenOptions>();
   app.require_subcommand(1);
   CLI::App* make = app.add_subcommand("make", "Write a bundle");
-  make->add_option("--suite", o->suite, "smoke, standard or stress")->type_name("SUITE");
+  option(*make, "--suite SUITE", o->suite, "smoke, standard or stress");
   add_own_case_options(*make, o->own);
-  make->add_option("--shape", o->own.shape, "Of that case: MxK (a quantisation) or MxNxK (a product)")
-      ->type_name("SHAPE");
-  make->add_option(
-          "--input", o->own.input,
-          "boundary (default), gaussian, heavy_tailed, subnormal, special, spread or cancelling (products), or a file")
-      ->type_name("KIND|FILE");
-  make->add_option("--accumulators", o->own.accumulators, "Of the product (default: all that have a name)")
-      ->delimiter(',')
-      ->type_name("NAME");
-  make->add_option("--sparse", o->own.sparse, "A of the product is sparse by magnitude: 2:4, or 4:8 in pairs")
-      ->type_name("N:M");
-  make->add_option("-o,--out", o->out, "Folder to make")->required()->type_name("DIR");
-  make->add_option("--as", o->as,
-                   "npy (default), or readmemh: beside the arrays words in hexadecimal for a simulator, of a product")
-      ->check(CLI::IsMember({"npy", "readmemh"}))
-      ->type_name("npy|readmemh");
+  option(*make, "--shape SHAPE", o->own.shape, "Of that case: MxK (a quantisation) or MxNxK (a product)");
+  option(*make, "--input KIND|FILE", o->own.input,
+         "boundary (default), gaussian, heavy_tailed, subnormal, special, spread or cancelling (products), or a file");
+  option(*make, "--accumulators NAME", o->own.accumulators, "Of the product (default: all that have a name)")
+      ->delimiter(',');
+  option(*make, "--sparse N:M", o->own.sparse, "A of the product is sparse by magnitude: 2:4, or 4:8 in pairs");
+  option(*make, "-o,--out DIR", o->out, "Folder to make")->required();
+  option(*make, "--as npy|readmemh", o->as,
+         "npy (default), or readmemh: beside the arrays words in hexadecimal for a simulator, of a product")
+      ->check(CLI::IsMember({"npy", "readmemh"}));
   add_backend_options(*make, o->backend);
   add_force_option(*make, o->force);
   add_sync_option(*make);
@@ -310,13 +294,13 @@ void command_golden(CLI::App& app, Invocation& invocation) {
               "  fp4sim golden make --spec mxfp4 --shape 16x8x512 --accumulators k64_rz,fused35_rz --out adders");
 
   CLI::App* list = app.add_subcommand("list", "List the suites, or the cases of a bundle");
-  list->add_option("DIR", o->dir, "A bundle")->type_name("DIR");
+  option(*list, "DIR DIR", o->dir, "A bundle");
   add_json_option(*list, o->json);
   list->callback([o] { run_list(*o); });
   set_example(*list, "fp4sim golden list golden");
 
   CLI::App* check = app.add_subcommand("check", "Recompute a bundle and compare every byte; exit 1 on a difference");
-  check->add_option("DIR", o->dir, "A bundle")->required()->type_name("DIR");
+  option(*check, "DIR DIR", o->dir, "A bundle")->required();
   add_backend_options(*check, o->backend);
   add_json_option(*check, o->json);
   check->callback([o, &invocation] { run_check(*o, invocation); });
@@ -324,7 +308,7 @@ void command_golden(CLI::App& app, Invocation& invocation) {
 
   CLI::App* pack = app.add_subcommand(
       "pack", "Write what every preset, adder, packing, layout and format does, for tests without this program");
-  pack->add_option("OUT", o->out, "Folder to make")->required()->type_name("DIR");
+  option(*pack, "OUT DIR", o->out, "Folder to make")->required();
   add_backend_options(*pack, o->backend);
   add_force_option(*pack, o->force);
   add_sync_option(*pack);
@@ -334,7 +318,7 @@ void command_golden(CLI::App& app, Invocation& invocation) {
 
   CLI::App* stream =
       app.add_subcommand("stream", "The suite as lines of hex text, to judge an implementation through a pipe");
-  stream->add_option("--suite", o->suite, "smoke (default), standard or stress")->type_name("SUITE");
+  option(*stream, "--suite SUITE", o->suite, "smoke (default), standard or stress");
   stream->add_flag("--questions", o->questions, "Inputs and random words only");
   stream
       ->add_option("--judge", o->judge,

@@ -7,13 +7,10 @@
 #include "src/files/large_pages.h"
 #include "src/text/error.h"
 #include "tools/cli/golden/own_case.h"
-#include "tools/cli/golden/probe_print.h"
 #include "tools/cli/golden/verify_print.h"
-#include "tools/cli/golden/verify_words.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
-#include "tools/cli/tensor/random_words_file.h"
 
 namespace fp4::tools {
 namespace {
@@ -83,51 +80,36 @@ void run_verify(const CLI::App& app, VerifyOptions& o, Invocation& invocation) {
 
 void command_verify(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<VerifyOptions>();
-  app.add_option("--golden", o->job.golden, "A bundle of `fp4sim golden make`")->type_name("DIR");
+  option(app, "--golden DIR", o->job.golden, "A bundle of `fp4sim golden make`");
   add_own_case_options(app, o->own);
-  app.add_option("--input", o->own.input,
-                 "What the kernel was given, a file [M, K]: judged without a bundle, under --spec")
-      ->type_name("FILE");
-  app.add_option("--candidate", o->job.candidate, "The kernel's dump: folder, .npy, .npz, .safetensors or raw .bin")
-      ->type_name("PATH");
-  app.add_option("--probe", o->probe, "Instead of both: words of a matrix unit, as tools/probe prints them")
-      ->type_name("FILE");
-  app.add_option("--stage", o->job.dump.stages, "Judge only these: scales tensor_scale codes dequantized output")
-      ->type_name("NAME");
-  app.add_option("--case", o->job.dump.case_name, "The case that the candidate is of, where its name does not say")
-      ->type_name("NAME");
-  app.add_option("--accumulator", o->job.dump.accumulator,
-                 "Golden output for an array named `output` (default fp32_block)")
-      ->type_name("NAME");
-  app.add_option("--nibbles", o->words.nibbles,
-                 "Order of arrays called codes: `fp4sim list layouts`; without it a known order is found")
-      ->type_name("NIBBLES");
-  app.add_option("--scale-layout", o->words.scale_layout, "Order of arrays called scales")->type_name("LAYOUT");
-  app.add_option("--ignore", o->job.dump.ignore, "File, array or folder of the dump that is none of the bundle's")
-      ->type_name("NAME");
-  app.add_option("--require", o->job.require, "Fail where the dump lacks this stage of a judged case: all, or names")
-      ->delimiter(',')
-      ->type_name("STAGE");
+  option(app, "--input FILE", o->own.input,
+         "What the kernel was given, a file [M, K]: judged without a bundle, under --spec");
+  option(app, "--candidate PATH", o->job.candidate, "The kernel's dump: folder, .npy, .npz, .safetensors or raw .bin");
+  option(app, "--probe FILE", o->probe, "Instead of both: words of a matrix unit, as tools/probe prints them");
+  option(app, "--stage NAME", o->job.dump.stages, "Judge only these: scales tensor_scale codes dequantized output");
+  option(app, "--case NAME", o->job.dump.case_name, "The case that the candidate is of, where its name does not say");
+  option(app, "--accumulator NAME", o->job.dump.accumulator,
+         "Golden output for an array named `output` (default fp32_block)");
+  option(app, "--nibbles NIBBLES", o->words.nibbles,
+         "Order of arrays called codes: `fp4sim list layouts`; without it a known order is found");
+  option(app, "--scale-layout LAYOUT", o->words.scale_layout, "Order of arrays called scales");
+  option(app, "--ignore NAME", o->job.dump.ignore, "File, array or folder of the dump that is none of the bundle's");
+  option(app, "--require STAGE", o->job.require, "Fail where the dump lacks this stage of a judged case: all, or names")
+      ->delimiter(',');
   app.add_flag("--all-cases", o->job.all_cases, "Fail unless every case of the bundle is in the dump");
-  app.add_option("--tolerance", o->words.tolerance,
-                 "reciprocal_ulp=1: codes of a kernel whose 1/x errs by an ulp are no failure, but not equal")
-      ->type_name("WORD=N");
-  app.add_option("--seconds", o->job.seconds,
-                 "That the search for a policy may take in each case; accidents are looked for first (default 20)")
-      ->type_name("S");
+  option(app, "--tolerance WORD=N", o->words.tolerance,
+         "reciprocal_ulp=1: codes of a kernel whose 1/x errs by an ulp are no failure, but not equal");
+  option(app, "--seconds S", o->job.seconds,
+         "That the search for a policy may take in each case; accidents are looked for first (default 20)");
   add_random_words_option(app, "--random-words", o->words.random_words, "of quantisations, as the kernel took them,");
-  app.add_option("--alpha", o->words.alpha, "Factor of the product in the outputs (default 1)")->type_name("X");
-  app.add_option("--beta", o->words.beta, "Factor of --c, which the outputs add (default 0)")->type_name("X");
-  app.add_option("--c", o->words.c, "Matrix [M, N] that the kernel added; without --beta its factor is looked for")
-      ->type_name("FILE");
-  app.add_option("--bias", o->words.bias, "Numbers [N] that the outputs add, one a column")->type_name("FILE");
-  app.add_option("--activation", o->words.activation, "After that sum: relu, gelu, gelu_tanh or silu (default none)")
-      ->type_name("NAME");
-  app.add_option(
-         "--output-type", o->words.output,
-         "What outputs and decoded values were rounded to: fp32 (default), bf16 or fp16; a dump in bf16 or fp16 "
-         "says so itself")
-      ->type_name("fp32|bf16|fp16");
+  option(app, "--alpha X", o->words.alpha, "Factor of the product in the outputs (default 1)");
+  option(app, "--beta X", o->words.beta, "Factor of --c, which the outputs add (default 0)");
+  option(app, "--c FILE", o->words.c, "Matrix [M, N] that the kernel added; without --beta its factor is looked for");
+  option(app, "--bias FILE", o->words.bias, "Numbers [N] that the outputs add, one a column");
+  option(app, "--activation NAME", o->words.activation, "After that sum: relu, gelu, gelu_tanh or silu (default none)");
+  option(app, "--output-type fp32|bf16|fp16", o->words.output,
+         "What outputs and decoded values were rounded to: fp32 (default), bf16 or fp16; a dump in bf16 or fp16 says "
+         "so itself");
   add_input_options(app, o->input);
   add_backend_options(app, o->backend);
   add_json_option(app, o->json);

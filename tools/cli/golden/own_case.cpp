@@ -24,10 +24,9 @@ FloatTensor given(const std::string& option, const std::string& path, const Open
 }  // namespace
 
 void add_own_case_options(CLI::App& app, OwnCase& own) {
-  app.add_option("--spec", own.spec, "Instead of a bundle or suite one case: PRESET,key=value,..")->type_name("SPEC");
-  app.add_option("--input-b", own.input_b, "Second operand [N, K] beside a file")->type_name("FILE");
-  app.add_option("--input-type", own.type, "fp32 (default), or bf16 or fp16, which then hold every input exactly")
-      ->type_name("TYPE");
+  option(app, "--spec SPEC", own.spec, "Instead of a bundle or suite one case: PRESET,key=value,..");
+  option(app, "--input-b FILE", own.input_b, "Second operand [N, K] beside a file");
+  option(app, "--input-type TYPE", own.type, "fp32 (default), or bf16 or fp16, which then hold every input exactly");
   add_place_options(app, own.place);
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "src/arith/spec_text.h"
 #include "src/text/member_json.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
@@ -87,18 +88,13 @@ std::string wrapped(const std::string& text) {
 }
 
 // Broken at a terminal's width; one line elsewhere, for scripts.
-std::string line_text(const std::string& text) {
-  if (!stdout_is_terminal()) return text + "\n";
-  return wrapped(text);
-}
+std::string line_text(const std::string& text) { return stdout_is_terminal() ? wrapped(text) : text + "\n"; }
 
 std::string case_text(const CaseVerdict& r) {
-  std::string out;
-  out += fmt::format("{}\n", r.which->name);
+  std::string out = r.which->name + "\n";
   Table table = {{"array", ">compared", ">wrong", "distance: count", "where"}, {}};
   for (const golden::Comparison& c : r.comparisons)
-    table.rows.push_back({c.golden, grouped(static_cast<int64_t>(c.compared)),
-                          grouped(static_cast<int64_t>(c.mismatches)), histogram_text(c),
+    table.rows.push_back({c.golden, grouped(c.compared), grouped(c.mismatches), histogram_text(c),
                           c.shape_note.empty() ? c.where : c.shape_note});
   out += table_text(table);
   Table mismatches = {{"array", "index", ">expected", ">bits", ">got", ">bits"}, {}};
@@ -113,23 +109,15 @@ std::string case_text(const CaseVerdict& r) {
         payloads.rows.push_back({c.golden, index, fmt::format("{:.9g}", *m.x), fmt::format("{:.9g}", *m.scale),
                                  fmt::format("{:.9g}", *m.payload)});
     }
-  if (!mismatches.rows.empty()) {
-    out += fmt::format("\nfirst mismatches\n");
-    out += table_text(mismatches);
-  }
-  if (!payloads.rows.empty()) {
-    out += fmt::format("\nwhat was rounded there\n");
-    out += table_text(payloads);
-  }
+  if (!mismatches.rows.empty()) out += "\nfirst mismatches\n" + table_text(mismatches);
+  if (!payloads.rows.empty()) out += "\nwhat was rounded there\n" + table_text(payloads);
   out += "\n" + line_text("diagnosis: " + r.diagnosis.summary);
   if (!r.diagnosis.tried.empty()) out += line_text("  " + r.diagnosis.tried);
   if (!r.diagnosis.explains_all && !r.diagnosis.causes.empty())
-    out += fmt::format("  what comes nearer, with the differences left:\n");
+    out += "  what comes nearer, with the differences left:\n";
   for (const golden::Cause& c : r.diagnosis.causes)
-    out += line_text(fmt::format("  {} -> {}  {}", grouped(static_cast<int64_t>(c.before)),
-                                 grouped(static_cast<int64_t>(c.after)), c.text()));
-  out += "\n";
-  return out;
+    out += line_text(fmt::format("  {} -> {}  {}", grouped(c.before), grouped(c.after), c.text()));
+  return out + "\n";
 }
 
 // "ignored: 36 inputs, as in the bundle (a.npy, b.npy, ...); notes.txt (--ignore)"
@@ -143,6 +131,32 @@ std::string ignored_text(const std::vector<golden::Ignored>& ignored) {
     const std::string more = shown < sources.size() ? fmt::format(" and {} more", sources.size() - shown) : "";
     out += wrapped(fmt::format("ignored ({}): {}{}", reason, fmt::join(some, ", "), more));
   }
+  return out;
+}
+
+std::string verdict_of(const golden::ProbeVerdict& v) {
+  if (v.total == 0) return "unknown; no sums";
+  if (!v.equals.empty()) return fmt::format("equals {}", fmt::join(v.equals, ", "));
+  if (v.nearest.empty()) return "no adder takes these operands";
+  const std::string changed = fmt::format("{} with {}", v.nearest, fmt::join(v.changes, ", "));
+  if (v.is_explained()) return "is " + changed;
+  return fmt::format("unknown; nearest is {} (sum {} differs)", v.changes.empty() ? v.nearest : changed,
+                     v.first_difference + 1);
+}
+
+ordered_json json_of(const golden::ProbeSection& s, const golden::ProbeVerdict& v) {
+  ordered_json out = {{"instruction", s.instruction}, {"equals", v.equals}};
+  if (v.equals.empty() && !v.nearest.empty()) {
+    out["nearest"] = v.nearest;
+    out["changes"] = v.changes;
+    out["accumulator"] = fields_of(v.model.row);
+    out["stride"] = v.model.stride;
+    out["descending"] = v.model.descending;
+    out["c_last"] = v.model.adds_c_last;
+  }
+  out["equal"] = v.equal;
+  out["sums"] = v.total;
+  if (v.first_difference >= 0) out["first_difference"] = v.first_difference;
   return out;
 }
 
@@ -203,20 +217,17 @@ std::string verdict_text(const Verdict& v) {
   out += ignored_text(v.ignored);
   for (const std::string& gap : v.gaps) out += line_text(gap);
   for (const std::string& order : v.orders) out += line_text("order found: " + order);
-  if (v.unjudged > 0)
-    out +=
-        fmt::format("not judged: {} codes of blocks whose scale is NaN\n", grouped(static_cast<int64_t>(v.unjudged)));
+  if (v.unjudged > 0) out += fmt::format("not judged: {} codes of blocks whose scale is NaN\n", grouped(v.unjudged));
   if (v.padding > 0) {
-    const std::string nans =
-        v.padding_nan > 0 ? fmt::format(", {} of them NaN", grouped(static_cast<int64_t>(v.padding_nan))) : "";
-    out += wrapped(
-        fmt::format("not judged: {} elements of padding that are not zero{}; kernels leave it as it was (--require "
-                    "padding fails on it)",
-                    grouped(static_cast<int64_t>(v.padding)), nans));
+    const std::string nans = v.padding_nan > 0 ? fmt::format(", {} of them NaN", grouped(v.padding_nan)) : "";
+    out +=
+        wrapped(fmt::format("not judged: {} elements of padding that are not zero{}; kernels leave it as it was "
+                            "(--require padding fails on it)",
+                            grouped(v.padding), nans));
   }
   const auto differing = [&](uint64_t count, uint64_t cases) {
-    return fmt::format("{} of {} elements differ in {} case{}; judged", grouped(static_cast<int64_t>(count)),
-                       grouped(static_cast<int64_t>(v.compared)), cases, cases == 1 ? "" : "s");
+    return fmt::format("{} of {} elements differ in {} case{}; judged", grouped(count), grouped(v.compared), cases,
+                       cases == 1 ? "" : "s");
   };
   const std::string verdict =
       v.mismatches == 0 ? "equal in"
@@ -225,6 +236,25 @@ std::string verdict_text(const Verdict& v) {
           : "within the declared tolerance, not equal: " + differing(v.mismatches, v.cases_within);
   out += line_text((v.gaps.empty() ? "" : "NOT complete, ") + verdict + " " + golden::text_of(v.coverage));
   return out;
+}
+
+bool print_probe(const golden::ProbeDump& dump, bool as_json) {
+  Table table = {{"instruction", ">sums", ">equal", "adder"}, {}};
+  ordered_json sections = ordered_json::array();
+  bool all = true;
+  for (const golden::ProbeSection& s : dump.sections) {
+    const golden::ProbeVerdict v = golden::judge_probe(s);
+    all = all && v.is_explained();
+    sections.push_back(json_of(s, v));
+    table.rows.push_back({s.instruction, std::to_string(v.total), std::to_string(v.equal), verdict_of(v)});
+  }
+  if (as_json) {
+    print_json({{"device", dump.device}, {"instructions", sections}});
+  } else {
+    fmt::print("{}\n", dump.device);
+    print_table(table);
+  }
+  return all;
 }
 
 }  // namespace fp4::tools

@@ -21,14 +21,9 @@ using sweeps::Interval;
 using sweeps::TokensFrom;
 
 std::string_view word(AdviceWord word) {
-  switch (word) {
-    case AdviceWord::best: return "cheapest";
-    case AdviceWord::alike: return "alike";
-    case AdviceWord::dearer: return "dearer";
-    case AdviceWord::never: return "never";
-    case AdviceWord::unknown: return "unknown";
-  }
-  return "";
+  static constexpr std::string_view words[] = {"cheapest", "alike", "dearer", "never",
+                                               "unknown"};  // as the enumerators
+  return words[static_cast<size_t>(word)];
 }
 
 std::string multiple(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.3g}", ratio) : "never"; }

@@ -10,7 +10,7 @@
 
 #include "sweeps/cost/cost.h"
 #include "sweeps/judge/advice.h"
-#include "tools/cli/sweep/law_input.h"
+#include "tools/cli/sweep/law_result.h"
 
 namespace fp4::tools {
 

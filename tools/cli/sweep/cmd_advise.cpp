@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/text/member_json.h"
+#include "src/text/named_rows.h"
 #include "src/text/words.h"
 #include "sweeps/cost/hardware.h"
 #include "tools/cli/cost/cost_options.h"
@@ -22,6 +23,8 @@ using nlohmann::ordered_json;
 using sweeps::Advice;
 using sweeps::AdviceRow;
 using sweeps::TokensFrom;
+
+const std::vector<std::string> objectives = {"time", "price", "energy"};  // as the enumerators
 
 struct AdviseOptions {
   CostArguments cost;
@@ -54,37 +57,34 @@ void print_advice_rows(const AdviseOptions& o, const Advice& advice) {
   }
   print_table(table);
   if (!formats.empty()) print_wrapped("* " + decoded_words(o.cost.hardware, joined(formats, "; ")));
-  print_wrapped(fmt::format(
+  print_sentence(
       "tokens x, step x, cost x: as multiples of {}'s. step x and cost x are medians of {} draws of the cost model's "
       "doubts (results/cost_validation) and of the tokens; alike: some of the middle 95 % find it cheaper than the "
       "first.",
-      o.baseline, o.samples));
+      o.baseline, o.samples);
 }
 
 void run_advise(const AdviseOptions& o, Invocation& invocation) {
   const LadderRuns ladder = read_ladder(o.ladder);
   const cost::Model model = cost::load_model(o.cost.model);
-  const sweeps::AdviceOptions options = {.d = o.tokens,
-                                         .baseline = o.baseline,
-                                         .objective = o.objective == "time"    ? sweeps::Objective::time
-                                                      : o.objective == "price" ? sweeps::Objective::price
-                                                                               : sweeps::Objective::energy,
-                                         .draws = o.samples,
-                                         .cost = o.cost.options(),
-                                         .doubt = {}};
+  const sweeps::AdviceOptions options = {
+      .d = o.tokens,
+      .baseline = o.baseline,
+      .objective = static_cast<sweeps::Objective>(accepted_index("--objective", o.objective, objectives)),
+      .draws = o.samples,
+      .cost = o.cost.options(),
+      .doubt = {}};
   const Advice advice = advice_of(ladder, model, cost::load_hardware(o.cost.hardware), options);
   const std::vector<std::string> answer = advice_answer(advice, model, o.cost.hardware, options);
   if (!o.cost.json) {
-    print_wrapped(
-        fmt::format("Losses of the ladder's small lm and of publications; a step of {} on {} as modelled, with 95 % "
-                    "of its doubt.",
-                    model.name, o.cost.hardware));
+    print_sentence(
+        "Losses of the ladder's small lm and of publications; a step of {} on {} as modelled, with 95 % of its doubt.",
+        model.name, o.cost.hardware);
     for (const std::string& sentence : answer) print_wrapped(sentence);
     print_advice_rows(o, advice);
-    print_wrapped(fmt::format(
-        "{} until the loss of {} at D {:.3g}. Ladder: {}; beyond {:g} times its N or D it is not asked.", o.objective,
-        o.baseline, advice.d, o.ladder == built_in_ladder ? "results/ladder_fixed (built-in)" : o.ladder,
-        sweeps::farthest_advice));
+    print_sentence("{} until the loss of {} at D {:.3g}. Ladder: {}; beyond {:g} times its N or D it is not asked.",
+                   o.objective, o.baseline, advice.d,
+                   o.ladder == built_in_ladder ? "results/ladder_fixed (built-in)" : o.ladder, sweeps::farthest_advice);
     for (const std::string& name : ladder.left_out) print_wrapped(name + ": every run of the ladder diverged");
     return;
   }
@@ -102,16 +102,14 @@ void run_advise(const AdviseOptions& o, Invocation& invocation) {
 void command_advise(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<AdviseOptions>();
   option(app, "LADDER DIR|CSV", o->ladder,
-         "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`; left out: the ladder "
-         "that the program carries, results/ladder_fixed");
+         "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`; left out: the ladder that "
+         "the program carries, results/ladder_fixed");
   o->cost.add_to(app);
   app.add_option("--tokens", o->tokens, "Tokens of the baseline (default: 20 for each parameter)")->check(above_zero());
-  option(app, "--objective time|price|energy", o->objective, "What is to be small: time, price or energy")
-      ->check(CLI::IsMember({"time", "price", "energy"}))
-      ->capture_default_str();
-  app.add_option("--baseline", o->baseline, "The recipe whose runs give the law and whose loss is to be reached")
-      ->capture_default_str();
-  app.add_option("--samples", o->samples, "Draws")->check(CLI::Range(40, 100000))->capture_default_str();
+  defaulted(app, "--objective time|price|energy", o->objective, "What is to be small: time, price or energy")
+      ->check(CLI::IsMember(objectives));
+  defaulted(app, "--baseline", o->baseline, "The recipe whose runs give the law and whose loss is to be reached");
+  defaulted(app, "--samples", o->samples, "Draws")->check(CLI::Range(40, 100000));
   app.callback([o, &invocation] { run_advise(*o, invocation); });
   set_example(app, "fp4sim advise --hardware b200 --model llama3_8b");
 }

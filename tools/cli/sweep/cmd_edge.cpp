@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "src/text/error.h"
+#include "src/text/member_json.h"
 #include "src/text/version.h"
 #include "src/threads/parallel.h"
 #include "sweeps/explore/edges.h"
@@ -101,9 +102,8 @@ std::string range_text(const std::optional<T>& low, const std::optional<T>& high
 
 void print_context(const EdgeContext& context) {
   const EdgeRules& rules = context.rules;
-  print_wrapped(
-      fmt::format("{}, {} steps: the largest train.lr at which {:.3g} % of {} seeds are stable. Intervals: {:.3g} %.",
-                  context.task, context.steps, 100 * rules.share, rules.seeds, 100 * (1 - 2 * rules.alpha)));
+  print_sentence("{}, {} steps: the largest train.lr at which {:.3g} % of {} seeds are stable. Intervals: {:.3g} %.",
+                 context.task, context.steps, 100 * rules.share, rules.seeds, 100 * (1 - 2 * rules.alpha));
   Table table{{">edge", ">interval", ">x bf16", ">interval", ">rungs", "setting"}, {}};
   const auto number = [](double value) { return fmt::format("{:.3g}", value); };
   for (size_t i = 0; i < context.arms.size(); ++i) {
@@ -116,11 +116,6 @@ void print_context(const EdgeContext& context) {
                           context.arms[i].name});
   }
   print_table(table);
-}
-
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json();
 }
 
 ordered_json arm_json(const EdgeContext& context, size_t i) {
@@ -208,14 +203,10 @@ void command_edge(CLI::App& app, Invocation& invocation) {
          "A grid file or the name of a built-in grid; each of its configurations is searched")
       ->required();
   option(app, "-o,--out DIR", o->out, "Folder of the runs (default: NAME.edge); an existing one is continued");
-  app.add_option("--seeds", o->rules.seeds, "Runs at each rate; 42 and more can show a share of 0.9")
-      ->capture_default_str()
+  defaulted(app, "--seeds", o->rules.seeds, "Runs at each rate; 42 and more can show a share of 0.9")
       ->check(CLI::Range(2, 10000));
-  app.add_option("--share", o->rules.share, "The share of seeds that has to be stable")
-      ->capture_default_str()
-      ->check(CLI::Range(0.01, 0.99));
-  app.add_option("--widest", o->rules.widest, "No rate further from bf16's own than this many factors of sqrt(2)")
-      ->capture_default_str()
+  defaulted(app, "--share", o->rules.share, "The share of seeds that has to be stable")->check(CLI::Range(0.01, 0.99));
+  defaulted(app, "--widest", o->rules.widest, "No rate further from bf16's own than this many factors of sqrt(2)")
       ->check(CLI::Range(1, 60));
   app.add_option("-j,--jobs,--threads", o->jobs, "Runs at a time (default: all cores); never changes a result")
       ->check(CLI::Range(1, 4096));

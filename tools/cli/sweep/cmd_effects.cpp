@@ -184,8 +184,7 @@ void run_effects(EffectsOptions& o, const Invocation& invocation) {
     if (value > 0) {
       fmt::print("`equal` on {}: the interval lies within +-{:.3g}\n", task, value);
     } else {
-      print_wrapped(
-          fmt::format("`equal` is never said on {}: no mxfp4 in this sweep to take a share of; --delta sets it", task));
+      print_sentence("`equal` is never said on {}: no mxfp4 in this sweep to take a share of; --delta sets it", task);
     }
   }
   print_alarms(alarms);
@@ -200,16 +199,14 @@ void command_effects(CLI::App& app, Invocation& invocation) {
   app.add_option("--against", o->contrast.reference, "The value compared with (default: the grid's first)");
   option(app, "--by AXIS,..", o->contrast.by, "Separately for each value of these axes");
   option(app, "--where AXIS=VALUE", o->where, "Only where AXIS=VALUE or AXIS=X|Y (repeatable)");
-  option(app, "--y loss_gap|loss_hp_gap", o->y, "Quality that is compared")
-      ->capture_default_str()
+  defaulted(app, "--y loss_gap|loss_hp_gap", o->y, "Quality that is compared")
       ->check(CLI::IsMember({"loss_gap", "loss_hp_gap"}));
   app.add_option("--delta", o->delta,
                  "Differences within +-delta count as `equal` (default: the grid's, 2 % of mxfp4's gap)")
       ->check(from_zero());
-  CLI::Option* study =
-      option(app, "--study STUDY", o->study,
-             "The comparisons that this study lists, a name or a file, of a sweep or of tables that `fp4sim "
-             "table --group --csv` wrote; DIR is the first of them");
+  CLI::Option* study = option(app, "--study STUDY", o->study,
+                              "The comparisons that this study lists, a name or a file, of a sweep or of tables that "
+                              "`fp4sim table --group --csv` wrote; DIR is the first of them");
   app.get_option("--axis")->excludes(study);
   option(app, "--table FILE", o->tables, "A further sweep or table of the study (repeatable)")->needs(study);
   option(app, "--page FILE.md", o->page,

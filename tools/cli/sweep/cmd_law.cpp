@@ -51,7 +51,7 @@ void print_planes(const std::map<std::string, sweeps::PlaneFit>& fits, double n,
   }
   if (!table.rows.empty()) print_table(table);
   for (const auto& [name, fit] : fits)
-    if (!fit.missing.empty()) print_wrapped(fmt::format("{}: no fit: {}", name, fit.missing));
+    if (!fit.missing.empty()) print_sentence("{}: no fit: {}", name, fit.missing);
 }
 
 void print_kept_out(const std::vector<HeldOutCell>& cells, const PlaneWords& words) {
@@ -82,10 +82,10 @@ std::string skill_line(const sweeps::GapSkill& skill, const char* which) {
 // Gaps on the same seed, which a small ladder knows far better than losses.
 void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
   const PlaneWords words = {"gap %", "D", gap_percent};
-  print_wrapped(fmt::format(
+  print_sentence(
       "gap to {} on the same seed, % of its loss: ln(L / L_{}) = a + x ln N + y ln D, at N {:.3g}, D {:.3g}; x and y: "
       "% for e times the weights, the tokens; left out: root mean square error for an (N, D) that the fit has not seen",
-      o.baseline, o.baseline, outcome.n, outcome.d));
+      o.baseline, o.baseline, outcome.n, outcome.d);
   print_wrapped(
       skill_line(outcome.gaps.skill, o.held_out > 0 ? "kept out" : "of the largest size, foretold from smaller ones,"));
   print_planes(outcome.gaps.planes, outcome.n, outcome.d, words, &outcome.gaps);
@@ -100,10 +100,10 @@ void print_gaps(const LawOptions& o, const LawOutcome& outcome) {
 void print_losses(const LawOptions& o, const LawOutcome& outcome) {
   if (outcome.losses.empty()) return;
   const PlaneWords words = {"loss", "steps", law_loss_text};
-  print_wrapped(fmt::format(
+  print_sentence(
       "loss by weights and steps: ln L = a + x ln N + y ln S, S optimizer steps, at N {:.3g}, S {:.3g}; x and y: % for "
       "e times the weights, the steps; left out: root mean square error in % for an (N, S) that the fit has not seen",
-      outcome.n, outcome.steps));
+      outcome.n, outcome.steps);
   print_planes(outcome.losses, outcome.n, outcome.steps, words);
   if (!outcome.held_out_losses.empty()) {
     fmt::print("\nlosses kept out of the fit: N >= {:.4g}\n", o.held_out);
@@ -138,19 +138,18 @@ void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outc
   print_losses(o, outcome);
   print_orders(outcome);
   const sweeps::Law& law = s.fit.law;
-  print_wrapped(fmt::format("{}: L = (A/(N effN)^alpha + B/(D effD)^beta)^gamma + E, {} runs at {} (N, D)", o.baseline,
-                            s.fit.runs, s.fit.cells));
+  print_sentence("{}: L = (A/(N effN)^alpha + B/(D effD)^beta)^gamma + E, {} runs at {} (N, D)", o.baseline, s.fit.runs,
+                 s.fit.cells);
   print_fields({{"A, alpha", fmt::format("{:.4g}, {:.4g}", law.A, law.alpha)},
                 {"B, beta", fmt::format("{:.4g}, {:.4g}", law.B, law.beta)},
                 {"gamma, E", fmt::format("{:.4g}, {:.4g}", law.gamma, law.E)},
                 {"fit error", fmt::format("{:.2g} % of the loss (root mean square)", 100 * s.fit.error)},
                 {"N, D", fmt::format("{:.3g} .. {:.3g}, {:.3g} .. {:.3g}", s.n.low, s.n.high, s.d.low, s.d.high)}});
   if (s.fit.single > 0)
-    print_wrapped(
-        fmt::format("{} of {} (N, D) have one seed: their scatter is in no interval", s.fit.single, s.fit.cells));
+    print_sentence("{} of {} (N, D) have one seed: their scatter is in no interval", s.fit.single, s.fit.cells);
   fmt::print("\n");
-  print_wrapped(fmt::format("extra tokens to reach {}'s loss at N {:.3g}, D {:.3g}; 95 % of {} bootstrap samples",
-                            o.baseline, outcome.n, outcome.d, o.samples));
+  print_sentence("extra tokens to reach {}'s loss at N {:.3g}, D {:.3g}; 95 % of {} bootstrap samples", o.baseline,
+                 outcome.n, outcome.d, o.samples);
   Table table{{"recipe", ">effN", ">interval", ">effD", ">interval", ">extra %", ">interval"}, {}};
   for (const auto& [name, recipe] : s.recipes) {
     if (!recipe.missing.empty()) continue;
@@ -162,7 +161,7 @@ void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outc
   }
   print_table(table);
   for (const auto& [name, recipe] : s.recipes)
-    if (!recipe.missing.empty()) print_wrapped(fmt::format("{}: no fit: {}", name, recipe.missing));
+    if (!recipe.missing.empty()) print_sentence("{}: no fit: {}", name, recipe.missing);
   for (const std::string& name : ladder.left_out) fmt::print("{}: every run diverged\n", name);
   if (outcome.held_out.empty()) return;
   fmt::print("\nkept out of the fit: N >= {:.4g}\n", o.held_out);
@@ -176,8 +175,7 @@ void print(const LawOptions& o, const LadderRuns& ladder, const LawOutcome& outc
   print_table(kept);
   const auto far = std::find_if(outcome.held_out.begin(), outcome.held_out.end(),
                                 [](const HeldOut& h) { return !h.predicted.has_value(); });
-  if (far != outcome.held_out.end())
-    print_wrapped(fmt::format("none, for {} as an example: {}", far->recipe, far->reason));
+  if (far != outcome.held_out.end()) print_sentence("none, for {} as an example: {}", far->recipe, far->reason);
 }
 
 void run_law(const LawOptions& o, Invocation& invocation) {
@@ -198,16 +196,15 @@ void command_law(CLI::App& app, Invocation& invocation) {
   option(app, "LADDER DIR|CSV", o->ladder,
          "Folder of a sweep of the task lm over sizes and budgets, or its `sweep export`")
       ->required();
-  app.add_option("--baseline", o->baseline, "The recipe whose runs give the law")->capture_default_str();
-  app.add_option("--form", o->form, "quartet: six parameters; chinchilla: gamma = 1")
-      ->check(CLI::IsMember({"quartet", "chinchilla"}))
-      ->capture_default_str();
+  defaulted(app, "--baseline", o->baseline, "The recipe whose runs give the law");
+  defaulted(app, "--form", o->form, "quartet: six parameters; chinchilla: gamma = 1")
+      ->check(CLI::IsMember({"quartet", "chinchilla"}));
   option(app, "--at N,D", o->at, "N,D: where extra tokens are asked for (default: the largest of both)")
       ->delimiter(',')
       ->expected(2);
   option(app, "--held-out N", o->held_out, "Keep runs with this many weights and more out of the fit, and predict them")
       ->check(above_zero());
-  app.add_option("--samples", o->samples, "Bootstrap samples")->check(CLI::Range(40, 100000))->capture_default_str();
+  defaulted(app, "--samples", o->samples, "Bootstrap samples")->check(CLI::Range(40, 100000));
   add_json_option(app, o->json);
   app.callback([o, &invocation] { run_law(*o, invocation); });
   set_example(app, "fp4sim law ladder.csv --held-out 8e5");

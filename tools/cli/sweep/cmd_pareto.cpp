@@ -9,7 +9,6 @@
 #include "src/text/named_rows.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
-#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep/advice_words.h"
 #include "tools/cli/sweep/effects_print.h"
@@ -169,8 +168,8 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   for (const std::string& answer : front_answers(results, fronts, o.front, priced)) print_wrapped(answer);
   print_wrapped(advice[1]);
   fmt::print("\n");
-  print_wrapped(fmt::format("Fronts of '{}': {} of small networks against {} of {}, modelled.", printable(view.name),
-                            o.front.y, o.front.x, priced));
+  print_sentence("Fronts of '{}': {} of small networks against {} of {}, modelled.", printable(view.name), o.front.y,
+                 o.front.x, priced);
   if (const std::string unsaid = unsaid_text(results); !unsaid.empty()) print_wrapped(unsaid);
   for (const sweeps::ContextFront& front : fronts) print_front(results, front, o.front, o.limit);
   fmt::print("\n");
@@ -194,7 +193,7 @@ void command_pareto(CLI::App& app, Invocation& invocation) {
   option(app, "--json FILE", o->json, "Write JSON to this file (alone or `-`: to the terminal)")
       ->expected(0, 1)
       ->default_str("-");
-  app.add_option("--limit", o->limit, "Points listed for each front, 0 = all")->capture_default_str();
+  defaulted(app, "--limit", o->limit, "Points listed for each front, 0 = all");
   app.add_flag("--no-effects", o->no_effects, "Leave out what every axis does on average");
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_pareto(*o, invocation); });

@@ -11,11 +11,9 @@
 #include "src/text/json_reader.h"
 #include "sweeps/explore/sweep.h"
 #include "sweeps/training.h"
-#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/sweep/front_print.h"
-#include "tools/cli/sweep/report_beside.h"
 #include "tools/cli/sweep/sweep_report.h"
 #include "tools/cli/table_print.h"
 
@@ -113,7 +111,7 @@ void command_report(CLI::App& app, Invocation& invocation) {
   option(app, "--against DIR", o->against, "Another sweep that the page compares with");
   option(app, "--effects FILE", o->effects, "A study's effects.csv as a forest plot (default: DIR/effects.csv)");
   app.add_flag("--watch", o->watch, "Write the page again while the sweep runs, until it is complete");
-  app.add_option("--every", o->every, "Seconds between two pages of --watch")->capture_default_str();
+  defaulted(app, "--every", o->every, "Seconds between two pages of --watch");
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_report(*o, invocation); });
   set_example(app, "fp4sim report quick.sweep --out report.html");

@@ -8,7 +8,6 @@
 #include "src/files/output_file.h"
 #include "src/text/named_rows.h"
 #include "sweeps/report/page.h"
-#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
 #include "tools/cli/sweep/serve_print.h"
@@ -113,10 +112,8 @@ void command_serve(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ServeOptions>();
   option(app, "SERVICE FILE", o->file, "JSON file: members, instances, targets, arrivals")->required();
   option(app, "--policies POLICY,..", o->policies, "Rows of `fp4sim list serving`; left out: all");
-  app.add_option("--seeds", o->seeds, "Traces for each policy; the same for all")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  app.add_option("--first-seed", o->first_seed, "Of the traces")->capture_default_str();
+  defaulted(app, "--seeds", o->seeds, "Traces for each policy; the same for all")->check(CLI::Range(1, 10000));
+  defaulted(app, "--first-seed", o->first_seed, "Of the traces");
   CLI::Option* votes =
       app.add_flag("--votes", o->votes, "No service: what the first 1, 2, .. members of each group answer together");
   option(app, "--requests FILE", o->requests, "CSV with every request of the first trace")->excludes(votes);

@@ -17,12 +17,19 @@
 #include "tools/cli/options.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/streams.h"
-#include "tools/cli/sweep/sweep_commands.h"
 #include "tools/cli/sweep/sweep_progress.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
+
+// The subcommands that live in files of their own: what folders hold, putting them together, tables of them.
+void add_sweep_status(CLI::App& app, Invocation& invocation);
+void add_sweep_merge(CLI::App& app, Invocation& invocation);
+void add_sweep_check(CLI::App& app, Invocation& invocation);
+void add_sweep_export(CLI::App& app, Invocation& invocation);
+void add_sweep_import(CLI::App& app, Invocation& invocation);
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,9 +54,8 @@ std::pair<size_t, size_t> parse_shard(const std::string& text) {
   const size_t slash = std::min(text.find('/'), text.size());
   const auto index = integer_from_text<size_t>(text.substr(0, slash));
   const auto count = integer_from_text<size_t>(slash < text.size() ? text.substr(slash + 1) : "");
-  if (!index || !count || *index < 1 || *index > *count) {
+  if (!index || !count || *index < 1 || *index > *count)
     throw Error("--shard: expected I/N with I from 1 to N, such as 1/4, not '" + text + "'");
-  }
   return {*index, *count};
 }
 
@@ -126,13 +132,12 @@ void dry_run(const RunOptions& o, sweeps::Planner& planner, const sweeps::Simula
   fields.emplace_back(stage.name, fmt::format("{} (of them {} references)", stage.jobs.size(), references));
   fields.emplace_back("to do", std::to_string(missing.size()));
   fields.emplace_back("time", fmt::format("about {} with {} jobs", duration(seconds), workers));
-  for (size_t i = 1; i < planner.stages(); ++i) {
+  for (size_t i = 1; i < planner.stages(); ++i)
     fields.emplace_back("then", planner.stage_name(i) + ": chosen from the results of the stage before");
-  }
   print_fields(fields);
   for (const auto& [values, count] : counts.equal_values)
-    print_wrapped(fmt::format("{} mean the same at {} point{}", values, count, count == 1 ? "" : "s"));
-  for (const auto& [reason, count] : counts.impossible) print_wrapped(fmt::format("{} impossible: {}", count, reason));
+    print_sentence("{} mean the same at {} point{}", values, count, count == 1 ? "" : "s");
+  for (const auto& [reason, count] : counts.impossible) print_sentence("{} impossible: {}", count, reason);
 }
 
 void print_outcome(const RunOptions& o, const fs::path& out, const sweeps::Store& store,
@@ -257,13 +262,7 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
   options.seen.assign(o.seen.begin(), o.seen.end());
   options.on_stage = [&](const sweeps::Stage& stage, size_t missing) { progress.stage(stage, missing); };
   options.note = [](const std::string& note) { print_error("note: " + note); };
-  sweeps::SweepOutcome outcome;
-  try {
-    outcome = sweeps::run_sweep(planner, simulator, store, options);
-  } catch (...) {
-    progress.finish();
-    throw;
-  }
+  const sweeps::SweepOutcome outcome = sweeps::run_sweep(planner, simulator, store, options);
   progress.finish();
   invocation.exit_code = judge_outcome(out, store, outcome);
   store.finish();
@@ -283,13 +282,11 @@ void add_run(CLI::App& app, Invocation& invocation) {
   option(app, "--shard I/N", o->shard, "Do part I of N of the runs; merge the folders afterwards");
   option(app, "--seen DIR", o->seen, "Other folders of this sweep whose runs need not be done again");
   add_backend_option(app, o->backend, ": never changes a result")->capture_default_str();
-  app.add_option("--store", o->store, "Journal: local (WAL), network (rollback, exclusive), auto by the file system")
-      ->check(CLI::IsMember({"auto", "local", "network"}))
-      ->capture_default_str();
-  app.add_option("--checkpoint-every", o->checkpoint_every,
-                 "Seconds between checkpoints of a run in flight, which lie in the folder until it is stored")
-      ->check(CLI::Range(0.001, 1e6))
-      ->capture_default_str();
+  defaulted(app, "--store", o->store, "Journal: local (WAL), network (rollback, exclusive), auto by the file system")
+      ->check(CLI::IsMember({"auto", "local", "network"}));
+  defaulted(app, "--checkpoint-every", o->checkpoint_every,
+            "Seconds between checkpoints of a run in flight, which lie in the folder until it is stored")
+      ->check(CLI::Range(0.001, 1e6));
   app.add_flag("--smallest-first", o->smallest_first, "Begin with the cheapest runs; by default the longest go first");
   app.add_flag("--retry-failed", o->retry_failed, "Do failed runs again");
   app.add_flag("-n,--dry-run", o->dry_run, "Count and estimate only; nothing is written");

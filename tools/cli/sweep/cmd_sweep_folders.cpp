@@ -10,7 +10,6 @@
 #include "sweeps/explore/sweep.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
-#include "tools/cli/sweep/sweep_commands.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
 

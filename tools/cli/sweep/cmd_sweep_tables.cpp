@@ -14,7 +14,6 @@
 #include "sweeps/judge/results.h"
 #include "sweeps/training.h"
 #include "tools/cli/options.h"
-#include "tools/cli/sweep/sweep_commands.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -44,7 +43,7 @@ bool keep_grid(const sweeps::Grid& grid, const std::string& sweep, const TableFi
   try {
     planner.emplace(grid, program, sweeps::cost_models_of(grid));
   } catch (const Error& error) {
-    print_wrapped(fmt::format("the grid is left out, the runs are there: {}", error.what()));
+    print_sentence("the grid is left out, the runs are there: {}", error.what());
     return false;
   }
   sweeps::plan_sweep(*planner, store);

@@ -8,7 +8,6 @@
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
 #include "sweeps/report/table.h"
-#include "tools/cli/json_text.h"
 #include "tools/cli/options.h"
 #include "tools/cli/streams.h"
 #include "tools/cli/sweep/effects_print.h"
@@ -103,9 +102,8 @@ void run_table(const TableOptions& o, const Invocation& invocation) {
     print(table, o, short_axis_names(view.results.axes()));
     print_alarms(alarms);
   }
-  if (view.hidden > 0) {
+  if (view.hidden > 0)
     say("fp4sim: note: {} runs of other signatures (older arithmetic) are in the store and not shown\n", view.hidden);
-  }
 }
 
 }  // namespace
@@ -124,7 +122,7 @@ void command_table(CLI::App& app, Invocation& invocation) {
   app.add_flag("--group", o->table.grouped,
                "One row per configuration: n, mean, SD, raw 95 % interval, loss and digest of each seed");
   option(app, "--columns COLUMN,..", o->columns, "Columns of the terminal's table");
-  app.add_option("--limit", o->limit, "Rows of the terminal's table, 0 = all")->capture_default_str();
+  defaulted(app, "--limit", o->limit, "Rows of the terminal's table, 0 = all");
   add_force_option(app, o->force);
   app.callback([o, &invocation] { run_table(*o, invocation); });
   set_example(app, "fp4sim table quick.sweep --group --where 'task=lm' --sort loss_gap");

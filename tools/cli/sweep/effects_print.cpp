@@ -16,16 +16,6 @@ using sweeps::Cell;
 using sweeps::Effect;
 
 Cell finite(double value) { return std::isfinite(value) ? Cell(value) : Cell(); }
-Cell cell(const Cell& value) { return value; }
-Cell cell(double value) { return value; }
-Cell cell(size_t value) { return static_cast<int64_t>(value); }
-Cell cell(bool value) { return int64_t{value}; }
-Cell cell(const std::string& value) { return value; }
-Cell cell(std::string_view value) { return std::string(value); }
-template <class... Values>
-std::vector<Cell> cells(const Values&... values) {
-  return {cell(values)...};
-}
 
 bool same_table(const Effect& a, const Effect& b) {
   return a.task == b.task && a.axis == b.axis && a.reference == b.reference;
@@ -66,13 +56,13 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
     const auto &held = comparison.interval, &raw = comparison.summary.interval;
     const auto products = effect.products.value_or(std::pair<double, double>(NAN, NAN));
     constexpr auto low = &sweeps::Interval::low, high = &sweeps::Interval::high;
-    table.rows.push_back(cells(effect.task, effect.axis, effect.value, effect.reference, effect.group,
-                               comparison.summary.mean, end(held, low), end(held, high), finite(comparison.detectable),
-                               finite(effect.noise_floor), comparison.delta, word(comparison.verdict), effect.family,
-                               comparison.summary.n, comparison.summary.sd, end(raw, low), end(raw, high),
-                               effect.reference_gap, effect.settings, comparison.diverged, comparison.rival_diverged,
-                               effect.rates_differ, effect.low_decile, effect.high_decile, effect.same_sign,
-                               effect.weighted, finite(products.first), finite(products.second)));
+    sweeps::add_cells(table.rows.emplace_back(), effect.task, effect.axis, effect.value, effect.reference, effect.group,
+                      comparison.summary.mean, end(held, low), end(held, high), finite(comparison.detectable),
+                      finite(effect.noise_floor), comparison.delta, word(comparison.verdict), effect.family,
+                      comparison.summary.n, comparison.summary.sd, end(raw, low), end(raw, high), effect.reference_gap,
+                      effect.settings, comparison.diverged, comparison.rival_diverged, effect.rates_differ,
+                      effect.low_decile, effect.high_decile, effect.same_sign, effect.weighted, finite(products.first),
+                      finite(products.second));
   }
   return table;
 }
@@ -82,11 +72,11 @@ void print_effects(const sweeps::Results& results, const std::vector<Effect>& ef
   const bool grouped = std::any_of(effects.begin(), effects.end(), [](const auto& e) { return !e.group.empty(); });
   const bool tuned = !results.grid().tune.empty() && results.grid().tune_best == 0;
   const std::vector<std::string> names = short_axis_names(results.axes());
-  print_wrapped(fmt::format(
+  print_sentence(
       "What one value does on average over the settings of the other axes, {}, on every seed that both sides have. All "
-      "95 % intervals below hold together; `detects` is the smallest effect that these seeds find with 80 % "
-      "power; `same sign`: the share of the settings that agree.",
-      tuned ? "every recipe at its own best" : "at the grid's fixed settings"));
+      "95 % intervals below hold together; `detects` is the smallest effect that these seeds find with 80 % power; "
+      "`same sign`: the share of the settings that agree.",
+      tuned ? "every recipe at its own best" : "at the grid's fixed settings");
   for (size_t begin = 0, end = 0; begin < effects.size(); begin = end) {
     const Effect& first = effects[begin];
     Table table;
@@ -101,16 +91,15 @@ void print_effects(const sweeps::Results& results, const std::vector<Effect>& ef
       table.rows.push_back(effect_row(effects[end], grouped));
     const auto at = std::find(results.axes().begin(), results.axes().end(), first.axis) - results.axes().begin();
     fmt::print("\n");
-    print_wrapped(fmt::format("{}: {} against {}{}", first.task, names[static_cast<size_t>(at)], first.reference,
-                              std::isnan(first.noise_floor)
-                                  ? ":"
-                                  : fmt::format(" (noise floor, SD of bf16 - fp32: {:.2g}):", first.noise_floor)));
+    print_sentence("{}: {} against {}{}", first.task, names[static_cast<size_t>(at)], first.reference,
+                   std::isnan(first.noise_floor)
+                       ? ":"
+                       : fmt::format(" (noise floor, SD of bf16 - fp32: {:.2g}):", first.noise_floor));
     print_table(table);
     for (size_t i = begin; i < end; ++i)
       if (const auto& products = effects[i].products)
-        print_wrapped(
-            fmt::format("{}: {:g} quantised products a step against {:g}; the side with more has more to lose.",
-                        effects[i].value, products->first, products->second));
+        print_sentence("{}: {:g} quantised products a step against {:g}; the side with more has more to lose.",
+                       effects[i].value, products->first, products->second);
   }
 }
 
@@ -118,7 +107,7 @@ void print_alarms(const std::vector<sweeps::RaisedAlarm>& alarms) {
   constexpr size_t most = 8;
   if (!alarms.empty()) fmt::print("\n");
   for (size_t i = 0; i < alarms.size() && i < most; ++i)
-    print_wrapped(fmt::format("alarm: {}: {}: {}.", alarms[i].context, word(alarms[i].alarm), alarms[i].text));
+    print_sentence("alarm: {}: {}: {}.", alarms[i].context, word(alarms[i].alarm), alarms[i].text);
   if (alarms.size() > most) fmt::print("{} more alarms; `pareto --json` lists all\n", alarms.size() - most);
 }
 

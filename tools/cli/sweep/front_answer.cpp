@@ -169,8 +169,7 @@ std::string front_answer(const sweeps::Results& results, const ContextFront& fro
   }
   if (!front.raced)
     return fmt::format(
-        "Loss of a small {}, step of {} as modelled; by the means of {} seeds, not confirmed on fresh ones: "
-        "{}.{}",
+        "Loss of a small {}, step of {} as modelled; by the means of {} seeds, not confirmed on fresh ones: {}.{}",
         front.task, priced, front.seeds, text, losers_text(front, options, steps));
   return fmt::format("Loss of a small {}, step of {} as modelled: {}.", front.task, priced, text) +
          losers_text(front, options, steps) + undecided_text(results, front);

@@ -48,11 +48,9 @@ struct Frame {
 }  // namespace
 
 void add_front_options(CLI::App& app, sweeps::FrontOptions& options) {
-  option(app, "--x overhead|quantisation_overhead|step_time_s|energy|price|points", options.x,
-         "Cost that the front is judged by")
-      ->capture_default_str();
-  option(app, "--y loss_gap|loss_hp_gap|loss|loss_hp", options.y, "Quality that the front is judged by")
-      ->capture_default_str();
+  defaulted(app, "--x overhead|quantisation_overhead|step_time_s|energy|price|points", options.x,
+            "Cost that the front is judged by");
+  defaulted(app, "--y loss_gap|loss_hp_gap|loss|loss_hp", options.y, "Quality that the front is judged by");
 }
 
 std::string cost_text(const std::string& column, double value) {
@@ -168,10 +166,8 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     fmt::print("{:>12}# step   t tied with one   o undecided   x worse   . not raced\n\n", "");
     return print_race(results, front, options, limit == 0 ? 0 : 5);
   }
-  print_wrapped(
-      fmt::format("Screening on {} seeds: no front yet, the best of many are lucky. Give the grid a `race` "
-                  "for one.",
-                  front.seeds));
+  print_sentence("Screening on {} seeds: no front yet, the best of many are lucky. Give the grid a `race` for one.",
+                 front.seeds);
   print_wrapped(scale_text(front) + spread_text(front));
   if (front.left_out > 0) fmt::print("{} more candidates lie beyond the grid's limit.\n", front.left_out);
   fmt::print("\n{}", front_picture(front, options.x, options.y, terminal_width()));
@@ -208,12 +204,10 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
     if (!point->on_front || point->sensitivity.empty()) continue;
     std::string text;
     for (const auto& [weight, range] : point->sensitivity) {
-      if (range.low > 0.25 || range.high < 4) {
+      if (range.low > 0.25 || range.high < 4)
         text += fmt::format("{}{} x{:.2f}..{:.2f}", text.empty() ? "" : ", ", weight, range.low, range.high);
-      }
     }
-    if (!text.empty())
-      print_wrapped(fmt::format("{} stays on the front for: {}", point->config->record.hash.substr(0, 8), text));
+    if (!text.empty()) print_sentence("{} stays on the front for: {}", point->config->record.hash.substr(0, 8), text);
   }
   print_wrapped("A front: " + race_field(results.grid(), front) + " and run it again; its runs stay.");
   if (limit > 0 && shown.size() > limit) shown.resize(limit);

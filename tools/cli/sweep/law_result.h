@@ -1,7 +1,9 @@
-// The scaling law of a ladder of sizes, as `fp4sim law` prints it: what each recipe's weights and tokens count, and how
-// well it says the loss of sizes that were kept out of the fit.
+// The runs of a ladder of sizes, from a sweep's folder or a table of `sweep export`, and their scaling law, as `fp4sim
+// law` prints it: what each recipe's weights and tokens count, and how well it says the loss of sizes that were kept
+// out of the fit.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -10,9 +12,24 @@
 
 #include "sweeps/judge/gaps.h"
 #include "sweeps/judge/orders.h"
-#include "tools/cli/sweep/law_input.h"
+#include "sweeps/training.h"
 
 namespace fp4::tools {
+
+struct LadderRuns {
+  std::map<std::string, std::vector<sweeps::LawPoint>> points;  // by recipe
+  size_t diverged = 0;                                          // runs without a loss, left out
+  std::vector<std::string> left_out;                            // recipes of which every run diverged
+  std::map<std::string, sweeps::Json> recipes;                  // those of files, in full, where a store has them
+};
+
+/// The word for the ladder that the program carries: runs.csv and held_out.csv of results/ladder_fixed.
+inline constexpr const char* built_in_ladder = "built-in";
+
+/// `path`: a sweep's folder, a table, or `built_in_ladder`. Finished runs that have the metrics `weights` and `tokens`
+/// (task lm). Throws Error where none has, or where two configurations of one recipe stand at one (N, D): then the
+/// recipe's name does not say which was meant.
+LadderRuns read_ladder(const std::string& path);
 
 struct LawJob {
   std::string ladder, baseline = "bf16", form = "quartet";

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sweeps/judge/race.h"
 #include "tools/cli/sweep/front_print.h"
@@ -12,6 +13,7 @@ namespace fp4::tools {
 namespace {
 
 using sweeps::ContextFront;
+using sweeps::ExtraTokens;
 using sweeps::FrontPoint;
 using sweeps::FrontStatus;
 
@@ -86,26 +88,32 @@ void print_diverged(const sweeps::Results& results, const ContextFront& front) {
 
 // What was run, and what its words mean.
 void print_race_words(const ContextFront& front) {
-  print_wrapped(fmt::format(
+  print_sentence(
       "Race on up to {} fresh seeds{}. The intervals of its {} pairs are simultaneous (95 %), over all rounds. Costs "
-      "that "
-      "the model cannot tell apart count as equal.",
+      "that the model cannot tell apart count as equal.",
       front.seeds, front.at_best ? ", every recipe at the best of its own rungs" : ", all at the grid's fixed settings",
-      front.comparisons));
-  print_wrapped(fmt::format(
+      front.comparisons);
+  print_sentence(
       "step: loses less than every cheaper step, by however little. tied: within delta = {:.3g} of its step, either "
       "way. What loses less by a part of delta may be called either.",
-      front.delta));
+      front.delta);
   if (const size_t least = sweeps::RaceRules{}.least_alone; front.seeds < least)
-    print_wrapped(fmt::format(
+    print_sentence(
         R"(Fewer than {} seeds make no step, and call nothing worse than one. "race": {{"seeds": 320}} in the grid.)",
-        least));
+        least);
   if (front.left_out > 0)
-    print_wrapped(
-        fmt::format("{} more candidates did not race; one of them is below the screened front at its cost with "
-                    "a chance of {:.2g} %.",
-                    front.left_out, 100 * front.left_out_chance));
+    print_sentence(
+        "{} more candidates did not race; one of them is below the screened front at its cost with a chance of {:.2g} "
+        "%.",
+        front.left_out, 100 * front.left_out_chance);
   print_wrapped(scale_text(front) + spread_text(front));
+}
+
+std::string extra_text(const std::optional<ExtraTokens>& extra) { return extra ? text(*extra) : ""; }
+
+std::string interval_text(const std::optional<ExtraTokens>& extra) {
+  if (!extra || !extra->raw) return "";
+  return fmt::format("{:+.1f} .. {:+.1f}", 100 * extra->raw->low, 100 * extra->raw->high);
 }
 
 }  // namespace
@@ -136,9 +144,9 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   const size_t tied = with_status(front, FrontStatus::tied).size(), off = with_status(front, FrontStatus::off).size();
   print_decoded(results, front);
   print_overhead_ranges(front, options.x);
-  print_wrapped(fmt::format(
+  print_sentence(
       "Of {} candidates {} {} a step, {} tied with one, {} worse than a step that costs no more, {} undecided.",
-      steps + tied + off + open.size(), steps, steps == 1 ? "is" : "are", tied, off, open.size()));
+      steps + tied + off + open.size(), steps, steps == 1 ? "is" : "are", tied, off, open.size());
   print_worse(results, front, members);
   print_rates(results, front);
   print_diverged(results, front);
@@ -154,6 +162,47 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
                               marked_setting(results, *point)});
   }
   print_table(undecided);
+}
+
+std::string relative_text(const ContextFront& front, const FrontPoint& point, const std::string& y) {
+  if (point.y.n == 0 || !(front.scale.loss > 0)) return "";
+  const double percent = 100 * shown_mean(point, y) / front.scale.loss;
+  return percent != 0 && std::fabs(percent) < 1e-3 ? "~0 %" : fmt::format("{:.3g} %", percent);
+}
+
+std::string scale_text(const ContextFront& front) {
+  if (!(front.scale.loss > 0)) return "";
+  return fmt::format("`relative`: of fp32's loss{}, {:.4g}. ",
+                     front.scale.above_irreducible ? " above its irreducible part" : "", front.scale.loss);
+}
+
+void print_tokens(const sweeps::Results& results, const ContextFront& front,
+                  const std::vector<const FrontPoint*>& points) {
+  const auto any = [&](auto column) {
+    return std::any_of(points.begin(), points.end(),
+                       [&](const FrontPoint* point) { return (point->*column).has_value(); });
+  };
+  if (!any(&FrontPoint::extra_fp32)) return;
+  const bool mxfp8 = any(&FrontPoint::extra_mxfp8);
+  Table table{{">over fp32", ">raw 95 %"}, {}};
+  if (mxfp8) table.columns.insert(table.columns.end(), {">over mxfp8", ">raw 95 %"});
+  if (front.target) table.columns.push_back(">tokens");
+  table.columns.insert(table.columns.end(), {">x speed-up", "setting"});
+  for (const FrontPoint* point : points) {
+    std::vector<std::string> row = {extra_text(point->extra_fp32), interval_text(point->extra_fp32)};
+    if (mxfp8) row.insert(row.end(), {extra_text(point->extra_mxfp8), interval_text(point->extra_mxfp8)});
+    if (front.target)
+      row.push_back(point->tokens_to_target ? fmt::format("{:.4g}", *point->tokens_to_target) : "not reached");
+    row.push_back(point->quartet ? fmt::format("{:.3f}", *point->quartet) : "");
+    row.push_back(setting_of(results, *point->config));
+    table.rows.push_back(std::move(row));
+  }
+  fmt::print("\n");
+  print_wrapped(
+      front.target
+          ? fmt::format("Extra tokens for a loss of {:.5g}, along curves of a constant learning rate:", *front.target)
+          : "Extra tokens for the same loss, along the ladder of budgets (`train.steps`):");
+  print_table(table);
 }
 
 }  // namespace fp4::tools

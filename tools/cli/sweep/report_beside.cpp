@@ -1,5 +1,3 @@
-#include "tools/cli/sweep/report_beside.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>

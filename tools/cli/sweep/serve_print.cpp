@@ -65,11 +65,11 @@ ordered_json policies_json(const std::vector<PolicyRuns>& runs) {
 }  // namespace
 
 void print_runs(const ServiceFile& file, const Pool& pool, const std::vector<PolicyRuns>& runs, uint64_t first_seed) {
-  print_wrapped(
-      fmt::format("{}: {} members on {:.3g} of a {}, traces of seeds {} .. {}; accuracy: on the {} examples "
-                  "that requests do not ask about",
-                  file.name, pool.members.size(), file.instance_share, file.hardware, first_seed,
-                  first_seed + runs.front().seeds.size() - 1, pool.calibration));
+  print_sentence(
+      "{}: {} members on {:.3g} of a {}, traces of seeds {} .. {}; accuracy: on the {} examples that requests do not "
+      "ask about",
+      file.name, pool.members.size(), file.instance_share, file.hardware, first_seed,
+      first_seed + runs.front().seeds.size() - 1, pool.calibration);
   print_table(members_table(pool));
   Table costs{{"policy", ">$ a million", ">interval", ">p50 ms", ">p95 ms", ">p99 ms"}, {}};
   Table met{{"policy", ">votes", ">right", ">in time", ">accurate", ">both", ">interval"}, {}};
@@ -85,10 +85,8 @@ void print_runs(const ServiceFile& file, const Pool& pool, const std::vector<Pol
   }
   print_wrapped("What a million requests cost and how long one takes (95 % over the traces, each row by itself):");
   print_table(costs);
-  print_wrapped(
-      fmt::format("Requests answered in time, in windows of {} that reached their accuracy less {:g} %, and "
-                  "both:",
-                  file.rules.policy.window, 100 * file.tolerance));
+  print_sentence("Requests answered in time, in windows of {} that reached their accuracy less {:g} %, and both:",
+                 file.rules.policy.window, 100 * file.tolerance);
   print_table(met);
 }
 

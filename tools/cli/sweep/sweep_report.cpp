@@ -47,13 +47,7 @@ ReportEstimate estimate_of(const std::optional<sweeps::ExtraTokens>& extra) {
 }
 
 // What tasks measure besides the loss (metrics of a run); a page has the columns that its runs have.
-struct MeasuredRow {
-  const char* name;
-  const char* unit;
-  const char* doc;
-  bool lower_is_better = true;
-};
-constexpr MeasuredRow measured_table[] = {
+const std::vector<ReportColumn> measured_columns = {
     {"accuracy", "share", "right answers on the validation set", false},
     {"auc", "", "area under the ROC curve on the validation set", false},
     {"normalised_entropy", "", "log loss over the entropy of the click rate"},
@@ -91,13 +85,12 @@ std::vector<ReportColumn> quality_columns(const sweeps::Results& results) {
        "loss gap as a share of fp32's loss (above its irreducible part where the task knows it)"},
       {"extra_tokens_fp32", "share", "tokens above those of fp32 for the same loss; > and < are bounds"},
       {"extra_tokens_mxfp8", "share", "tokens above those of mxfp8 for the same loss; > and < are bounds"}};
-  for (const MeasuredRow& row : measured_table) {
+  for (const ReportColumn& column : measured_columns) {
     const auto has_it = [&](const sweeps::ConfigResult& config) {
       return std::any_of(config.runs.begin(), config.runs.end(),
-                         [&](const sweeps::RunRecord& run) { return measured(run, row.name).has_value(); });
+                         [&](const sweeps::RunRecord& run) { return measured(run, column.name).has_value(); });
     };
-    if (std::any_of(results.configs().begin(), results.configs().end(), has_it))
-      columns.push_back({row.name, row.unit, row.doc, row.lower_is_better});
+    if (std::any_of(results.configs().begin(), results.configs().end(), has_it)) columns.push_back(column);
   }
   return columns;
 }
@@ -163,9 +156,7 @@ ReportPoint point_of(const SweepView& view, const sweeps::ContextFront& front, c
   for (const sweeps::RunRecord& run : config.runs) row.failed += run.status == sweeps::Status::failed;
   row.reference_hash = config.record.reference;
   const sweeps::PricedRecipe priced = sweeps::priced_recipe(config.record.config);
-  for (const auto& [group, seconds] : view.costs.model().groups(priced.recipe, priced.steps)) {
-    row.cost_terms.push_back({group, seconds});
-  }
+  row.cost_terms = view.costs.model().groups(priced.recipe, priced.steps);
   for (const auto& [weight, range] : point.sensitivity) row.sensitivity.push_back({weight, range.low, range.high});
   row.config = config.record.config;
   row.command = reproduce_command(config.record);
@@ -230,9 +221,8 @@ std::string reproduce_command(const sweeps::ConfigRecord& record) {
     if (config["branch"].contains("distil")) changed["branch.distil"] = config["branch"]["distil"];
   }
   if (config.contains("eval")) changed["eval.recipe"] = config["eval"]["recipe"];
-  for (const auto& [path, value] : changed) {
+  for (const auto& [path, value] : changed)
     command += " --set " + shell_quoted(path + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
-  }
   return command + " --seed {seed}";
 }
 

@@ -1,4 +1,5 @@
-// From a sweep to what its web page shows (sweeps/report/report.h).
+// From a sweep to what its web page shows (sweeps/report/report.h), and what stands beside it there: further chips,
+// another sweep (report_beside.cpp).
 #pragma once
 
 #include "sweeps/judge/pareto.h"
@@ -16,5 +17,14 @@ ReportEstimate estimate(const sweeps::Summary& summary);
 
 // `fp4sim train ...` that repeats one run of this configuration; the word {seed} stands for the seed.
 std::string reproduce_command(const sweeps::ConfigRecord& record);
+
+// The points of `input` with costs and fronts of another chip. A configuration that has no price there keeps its place
+// without costs.
+ReportChip chip_beside(const ReportInput& input, const SweepView& view, const sweeps::FrontOptions& options);
+
+// The configurations that `other` holds as well: those of the same hash, else those of the same task whose recipe and
+// words on all axes are the same and stand for one configuration on each side.
+ReportAgainst sweep_beside(const SweepView& view, const ReportInput& input, const SweepView& other,
+                           const sweeps::FrontOptions& options);
 
 }  // namespace fp4::tools

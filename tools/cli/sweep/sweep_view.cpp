@@ -27,26 +27,21 @@ std::string hardware_word(const ViewOptions& options, const sweeps::Grid& grid) 
   return options.hardware.empty() ? grid.hardware.front() : options.hardware;
 }
 
-std::string model_word(const ViewOptions& options, const sweeps::Grid& grid) {
-  return options.model.empty() ? grid.model : options.model;
-}
-
 SweepView open_view(const ViewOptions& options, bool with_curves) {
   sweeps::CostWeights weights;
   for (const std::string& text : options.weights) {
     const size_t at = text.find('=');
     double value = 0;
     const char* end = text.data() + text.size();
-    if (at == std::string::npos || std::from_chars(text.data() + at + 1, end, value).ptr != end || !(value >= 0)) {
+    if (at == std::string::npos || std::from_chars(text.data() + at + 1, end, value).ptr != end || !(value >= 0))
       throw Error("--weight: expected NAME=VALUE with a value from 0, not '" + text + "'");
-    }
     weights[text.substr(0, at)] = value;
   }
   const sweeps::Store store = sweeps::Store::read(options.folder);
   sweeps::Results results(store, with_curves);
   const sweeps::Grid& grid = results.grid();
-  sweeps::Costs costs(results,
-                      sweeps::real_cost_model(hardware_word(options, grid), model_word(options, grid), weights));
+  const std::string& model = options.model.empty() ? grid.model : options.model;
+  sweeps::Costs costs(results, sweeps::real_cost_model(hardware_word(options, grid), model, weights));
   return {std::move(results), std::move(costs), store.identity(), store.meta("name"), store.runs_of_other_signatures()};
 }
 

@@ -9,7 +9,7 @@
 #include "src/text/error.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress_line.h"
-#include "tools/cli/stdin_file.h"
+#include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {

@@ -117,8 +117,8 @@ void command_convert(CLI::App& app, Invocation&) {
          "IN holds codes in the order FROM (default low_first; unpacked for FP6)");
   option(app, "--scale-layout [FROM:]LAYOUT", o->scale_layout, "IN holds scales in the order FROM (default linear)");
   option(app, "--type TYPE", o->type,
-         "Element type that a .safetensors says: u8, u32, or as wide as the codes that are written: f4_e2m1, "
-         "f6_e2m3, f6_e3m2, f8_e4m3, f8_e8m0");
+         "Element type that a .safetensors says: u8, u32, or as wide as the codes that are written: f4_e2m1, f6_e2m3, "
+         "f6_e3m2, f8_e4m3, f8_e8m0");
   add_input_options(app, o->input);
   add_force_option(app, o->force);
   add_sync_option(app);

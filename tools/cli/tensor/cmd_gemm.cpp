@@ -19,7 +19,6 @@
 #include "sweeps/cost/hardware.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/tensor/explain.h"
-#include "tools/cli/tensor/random_words_file.h"
 #include "tools/cli/usage.h"
 
 namespace fp4::tools {
@@ -236,8 +235,8 @@ void command_gemm(CLI::App& app, Invocation&) {
   option(app, "--hardware CHIP", o->hardware, "The adder that a chip has for these operands: `fp4sim list hardware`")
       ->excludes(accumulator);
   option(app, "--sparse N:M|FILE", o->sparse,
-         "A is sparse, 2:4 or 4:8 in pairs: by magnitude (2:4, 4:8), or as a file says: a mask [M, K], or metadata "
-         "[M, K/4] or [M, K/8] of i | j << 2");
+         "A is sparse, 2:4 or 4:8 in pairs: by magnitude (2:4, 4:8), or as a file says: a mask [M, K], or metadata [M, "
+         "K/4] or [M, K/8] of i | j << 2");
   option(app, "--hadamard h", o->hadamard, "Rotate both operands first: 16, 32, 64, 128 or 256");
   option(app, "--signs none|fixed|per_layer|per_step", o->signs, "none (default), fixed, per_layer or per_step");
   option(app, "--normalise sqrt|fold", o->normalise, "sqrt (default) or fold (C is multiplied by 1/h)");
@@ -245,8 +244,8 @@ void command_gemm(CLI::App& app, Invocation&) {
   add_random_words_option(app, "--random-words", o->words, "for A");
   add_random_words_option(app, "--random-words-b", o->words_b, "for B");
   option(app, "--factor WORD", o->factor,
-         "What the tensor scales put into the product: tensor_scales (default) or, as TransformerEngine has it, "
-         "amaxes or amaxes_inverse (`fp4sim list policies`)");
+         "What the tensor scales put into the product: tensor_scales (default) or, as TransformerEngine has it, amaxes "
+         "or amaxes_inverse (`fp4sim list policies`)");
   option(app, "--alpha X", o->alpha, "Factor of the product (default 1)");
   option(app, "--beta X", o->beta, "Factor of --c, which is added");
   option(app, "--c FILE", o->c, "Numbers [M, N] to add, times --beta");

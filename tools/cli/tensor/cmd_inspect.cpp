@@ -49,7 +49,7 @@ void run_inspect(const InspectOptions& o) {
   if (o.json) return print_json({{"rows", rows}, {"bytes", bytes}, {"elements", elements}, {"not_understood", left}});
   print_table(table);
   fmt::print("{} weights in {} files: {} elements, {} bytes, {:.4g} bits an element\n", tensors.size(), files.size(),
-             grouped(static_cast<int64_t>(elements)), grouped(static_cast<int64_t>(bytes)),
+             grouped(elements), grouped(bytes),
              elements > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(elements) : 0.0);
   if (left > 0) fmt::print("{} of them look quantised and are not understood\n", left);
 }

@@ -15,10 +15,9 @@
 #include "src/stream/quantize_files.h"
 #include "src/text/error.h"
 #include "tools/cli/progress_line.h"
-#include "tools/cli/stdin_file.h"
+#include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/tensor/explain.h"
-#include "tools/cli/tensor/random_words_file.h"
 #include "tools/cli/usage.h"
 
 namespace fp4::tools {
@@ -83,8 +82,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
     const OutcomeCount& c = counts[static_cast<size_t>(info.id)];
     outcomes[info.name] = c.tensors;
     if (c.tensors > 0)
-      summary.rows.push_back({info.name, grouped(c.tensors), grouped(static_cast<int64_t>(c.bytes_in)),
-                              grouped(static_cast<int64_t>(c.bytes_out)), info.doc});
+      summary.rows.push_back({info.name, grouped(c.tensors), grouped(c.bytes_in), grouped(c.bytes_out), info.doc});
   }
   if (json)
     return print_json({{"rows", rows},
@@ -100,8 +98,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   fmt::print("\n");
   print_table(summary);
   if (counts[static_cast<size_t>(Outcome::quantised)].tensors > 0) fmt::print("\nquantised with --spec {}\n", spec);
-  fmt::print("\n{} tensors: {} bytes to {} {}", result.lines.size(), grouped(static_cast<int64_t>(total.bytes_in)),
-             grouped(static_cast<int64_t>(total.bytes_out)),
+  fmt::print("\n{} tensors: {} bytes to {} {}", result.lines.size(), grouped(total.bytes_in), grouped(total.bytes_out),
              job.is_dry ? "(--dry-run: nothing is written)" : "in " + job.out);
   fmt::print("{}\n", all.rows > 0 ? fmt::format("; {:.2f} dB", all.decibels()) : "");
 }
@@ -149,8 +146,8 @@ void refuse_whole_model(const folder::QuantizeJob& job) {
   const std::vector<TensorInfo> tensors = list_tensors(path);
   if (tensors.size() > 1)
     throw Error(
-        fmt::format("quantize {0}: holds {1} tensors; --scheme NAME quantises all of them as a model (`fp4sim "
-                    "list checkpoints`), {0}:{2} is one",
+        fmt::format("quantize {0}: holds {1} tensors; --scheme NAME quantises all of them as a model (`fp4sim list "
+                    "checkpoints`), {0}:{2} is one",
                     job.in, tensors.size(), tensors.front().name));
 }
 
@@ -188,8 +185,7 @@ void run_quantize(const CLI::App& app, QuantizeOptions& o, const Invocation& inv
       {"elements", fmt::format("{} x {}", grouped(report.rows), grouped(report.cols))},
       {"NMSE", fmt::format("{:.6g} ({:.2f} dB)", report.nmse(), report.decibels())},
       {"error", fmt::format("at most {:.6g}", report.largest_error)},
-      {"stored", fmt::format("{} bytes, {:.4g} bits an element", grouped(static_cast<int64_t>(report.bytes)),
-                             report.bits_per_element())},
+      {"stored", fmt::format("{} bytes, {:.4g} bits an element", grouped(report.bytes), report.bits_per_element())},
       {"clipped", percent(report.share(report.clipped))},
       {"zero", fmt::format("{} ({} were not zero)", percent(report.share(report.zeros)),
                            percent(report.share(report.underflows)))}};
@@ -230,8 +226,8 @@ void run_back(const CLI::App& app, const BackOptions& o, const Invocation& invoc
 void command_quantize(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<QuantizeOptions>();
   option(app, "IN FILE|DIR", o->job.in,
-         "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw; with --scheme "
-         "a model: folder of shards, .safetensors, .gguf; - is standard input")
+         "Tensor of any rank, taken as [leading axes, last axis]: .npy, .npz, .safetensors, raw; with --scheme a "
+         "model: folder of shards, .safetensors, .gguf; - is standard input")
       ->required();
   keep_older_names(
       option(app, "--spec,--specs SPEC", o->spec, "PRESET, FILE.json or key=value,...; also PRESET,key=value,..."));
@@ -259,11 +255,10 @@ void command_quantize(CLI::App& app, Invocation& invocation) {
          "The same, instead of those rules; none: quantise every matrix")
       ->excludes(keep);
   option(app, "--activations WORD", o->activations,
-         "What the engine does with inputs: none, dynamic, static (`fp4sim list activations`; default: the "
-         "scheme's)");
+         "What the engine does with inputs: none, dynamic, static (`fp4sim list activations`; default: the scheme's)");
   option(app, "--fuse auto|none|GROUPS.json", o->fuse,
-         "Weights that share a tensor scale: auto (q/k/v, gate/up, experts: `fp4sim list fused-groups`; the "
-         "default), none, or groups in a file");
+         "Weights that share a tensor scale: auto (q/k/v, gate/up, experts: `fp4sim list fused-groups`; the default), "
+         "none, or groups in a file");
   app.add_flag("--allow-left", o->model.allow_left,
                "Leave what looks quantised and is not understood, instead of exit code 1");
   app.add_flag("--changed", o->model.changed,

@@ -44,10 +44,9 @@ void run_random(const RandomOptions& o) {
   if (o.json) {
     auto draws = nlohmann::ordered_json::array();
     for (uint64_t i = 0; i < o.count; ++i) draws.push_back(draw_at(i));
-    print_json(joined_json({{{"bits", bits}, {"packing", packing.name}},
-                            FP4_NAMED(o.first, o.count, place.seed, place.stream, place.step),
-                            {{"draws", draws}}}));
-    return;
+    return print_json(joined_json({{{"bits", bits}, {"packing", packing.name}},
+                                   FP4_NAMED(o.first, o.count, place.seed, place.stream, place.step),
+                                   {{"draws", draws}}}));
   }
   const int digits = (bits + 3) / 4;
   Table table = {{">position", ">draw", ">hex"}, {}};
@@ -65,9 +64,8 @@ void command_random(CLI::App& app, Invocation&) {
   auto o = std::make_shared<RandomOptions>();
   option(app, "--bits n", o->bits, "Width of a draw: 4, 8, 16 or 32; a packing has its own");
   option(app, "--count N", o->count, "Number of draws")->required();
-  option(app, "--packing NAME", o->packing,
-         "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`")
-      ->capture_default_str();
+  defaulted(app, "--packing NAME", o->packing,
+            "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`");
   option(app, "--first I", o->first, "Position of the first draw (default 0)");
   add_place_options(app, o->place);
   option(app, "-o,--out FILE", o->out, "Write uint32 draws to a .npy instead of printing them");

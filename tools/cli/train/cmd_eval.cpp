@@ -186,10 +186,10 @@ void run_logits(const EvalOptions& o, Invocation& invocation) {
     out["provenance"] = provenance(invocation);
     return print_json(out);
   }
-  print_wrapped(fmt::format("{} against {}: {} tokens of {} examples, {} classes", o.logits, o.against, grouped(tokens),
-                            grouped(examples), grouped(own.classes)));
+  print_sentence("{} against {}: {} tokens of {} examples, {} classes", o.logits, o.against, grouped(tokens),
+                 grouped(examples), grouped(own.classes));
   print_divergence(d);
-  const auto count = grouped(static_cast<int64_t>(x.size()));
+  const auto count = grouped(x.size());
   print_wrapped(first < 0 ? fmt::format("All {} logits are equal.", count)
                           : fmt::format("{} of {} logits differ, first of token {}, class {}: {:.9g} against {:.9g}.",
                                         grouped(differing), count, first / own.classes, first % own.classes,
@@ -204,8 +204,7 @@ void run_eval(const EvalOptions& o, Invocation& invocation) {
   if (!o.logits.empty()) return run_logits(o, invocation);
   if (o.checkpoint.empty())
     throw Error(
-        "eval: a checkpoint of `fp4sim train --checkpoint` is needed, or two files: --logits A.npy --against "
-        "B.npy");
+        "eval: a checkpoint of `fp4sim train --checkpoint` is needed, or two files: --logits A.npy --against B.npy");
   if (!o.against.empty()) return run_against(o, invocation);
   if (!o.sets.empty() && o.recipes.empty()) throw Error("--set changes what --recipes names, and none is named");
   const sim::Checkpoint checkpoint = sim::read_checkpoint(o.checkpoint);
@@ -229,13 +228,13 @@ void command_eval(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<EvalOptions>();
   option(app, "checkpoint,--checkpoint FILE", o->checkpoint, "A checkpoint of `fp4sim train --checkpoint`");
   option(app, "--logits FILE", o->logits,
-         "Instead of a checkpoint: logits that a program dumped, [tokens, classes] or [sequences, tokens, "
-         "classes]; --against is then a file of the same shape");
+         "Instead of a checkpoint: logits that a program dumped, [tokens, classes] or [sequences, tokens, classes]; "
+         "--against is then a file of the same shape");
   keep_older_names(option(app, "-r,--recipes,--recipe RECIPE,..", o->recipes,
                           "Recipes to try beside the training's own: names, NAME@fprop, NAME@weights, JSON files"));
   option(app, "--against RECIPE|FILE", o->against,
-         "Compares one recipe with this one (own: the training's), token by token: KL, other top-1 tokens, the "
-         "first product that differs, and which word makes it");
+         "Compares one recipe with this one (own: the training's), token by token: KL, other top-1 tokens, the first "
+         "product that differs, and which word makes it");
   option(app, "--set FIELD=VALUE", o->sets, "path=value of a recipe's field, laid over each of them (several allowed)");
   app.add_option("--threads", o->threads, "Threads inside large products; the result is the same")
       ->check(CLI::Range(1, 1024));

@@ -108,9 +108,8 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
 void command_stats(CLI::App& app, Invocation& invocation) {
   static StatsOptions o;
   o.run.add(app);
-  keep_older_names(app.add_option("--step,--at", o.at, "The training step that is looked at")
-                       ->check(CLI::Range(1, 1000000000))
-                       ->capture_default_str());
+  keep_older_names(
+      defaulted(app, "--step,--at", o.at, "The training step that is looked at")->check(CLI::Range(1, 1000000000)));
   app.add_option("--probe", o.probes, "Spec to try on the same tensors: preset or key=value words (several allowed)");
   app.add_flag("--json", o.json, "Print JSON");
   app.callback([&invocation] { run_stats(o, invocation); });

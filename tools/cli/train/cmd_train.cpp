@@ -14,6 +14,7 @@
 #include "src/files/output_file.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
+#include "src/text/named_rows.h"
 #include "tasks/run.h"
 #include "tools/cli/command.h"
 #include "tools/cli/options.h"
@@ -22,7 +23,6 @@
 #include "tools/cli/streams.h"
 #include "tools/cli/table_print.h"
 #include "tools/cli/tensor/explain.h"
-#include "tools/cli/train/curve_print.h"
 #include "tools/cli/train/run_words.h"
 #include "tools/cli/train/train_result.h"
 #include "tools/mpi/join.h"
@@ -64,10 +64,7 @@ class StepTimes {
 };
 
 sim::FileReading file_reading(const std::string& word) {
-  if (word == "memory") return sim::FileReading::memory;
-  if (word == "cached") return sim::FileReading::cached;
-  if (word == "cold") return sim::FileReading::cold;
-  throw unknown_word("--files", word, {"memory", "cached", "cold"});
+  return static_cast<sim::FileReading>(accepted_index("--files", word, {"memory", "cached", "cold"}));
 }
 
 // What a recipe's specs leave unused (note_of), once for each sentence.
@@ -174,9 +171,8 @@ void trace_into(OutputFile& file, const TrainOptions& o, sim::RunOptions& option
 // mpirun hands its parameters to the ranks in the environment.
 void warn_of_short_signals() {
   if (std::getenv("OMPI_MCA_odls_base_sigkill_timeout") == nullptr)
-    say("fp4sim: a signal to mpirun leaves ranks a second for their checkpoint; Open MPI 4's "
-        "mpirun --mca odls_base_sigkill_timeout 60 leaves 60, Open MPI 5 less; a signal to a rank, all that it "
-        "needs\n");
+    say("fp4sim: a signal to mpirun leaves ranks a second for their checkpoint; Open MPI 4's mpirun --mca "
+        "odls_base_sigkill_timeout 60 leaves 60, Open MPI 5 less; a signal to a rank, all that it needs\n");
 }
 
 void run_train(TrainOptions& o, Invocation& invocation) {
@@ -230,7 +226,7 @@ void run_train(TrainOptions& o, Invocation& invocation) {
                           {"bytes_sent", history.bytes_sent}};
   if (trace) trace->commit();
   if (out) {
-    out->write(result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    out->write(json_text(result, 2) + "\n");
     out->commit();
   }
   if (o.json) return print_json(result);
@@ -257,27 +253,24 @@ void command_train(CLI::App& app, Invocation& invocation) {
                  "Write it every so many seconds on the way, instead of at the end")
       ->check(CLI::Range(1e-3, 1e9))
       ->needs(checkpoint);
-  option(app, "--files HOW", o.files,
-         "Batches of --text and --images: from memory, or read in each step: cached, or cold from the disk")
-      ->capture_default_str();
+  defaulted(app, "--files HOW", o.files,
+            "Batches of --text and --images: from memory, or read in each step: cached, or cold from the disk");
   CLI::Option* gradients =
       option(app, "--gradients SPEC", o.gradients,
              "Under mpirun: ranks share every batch and send gradients as fp32, bf16 or a spec (mxfp4, ..)");
   option(app, "--gradients-hadamard SIZE", o.hadamard, "Rotate gradients by Hadamards of this size before coding them")
       ->needs(gradients);
-  app.add_option("--rank-limit", o.rank_limit,
-                 "Give up, naming the rank, when one has not answered for so many seconds; 0: wait for ever")
+  defaulted(app, "--rank-limit", o.rank_limit,
+            "Give up, naming the rank, when one has not answered for so many seconds; 0: wait for ever")
       ->check(CLI::Range(0.0, 1e9))
-      ->capture_default_str()
       ->needs(gradients);
   app.add_option("--stop-at", o.stop_at, "Stop after this step, with status `stopped` (needs --checkpoint)")
       ->check(CLI::Range(1, 1000000000))
       ->needs(checkpoint);
-  CLI::Option* resume =
-      app.add_option("--resume", o.resume,
-                     "Go on from a checkpoint, with its task, recipe, steps and seed; the result equals an "
-                     "uninterrupted run by bits")
-          ->each([](const std::string&) { o.run.task_option->required(false); });
+  CLI::Option* resume = app.add_option("--resume", o.resume,
+                                       "Go on from a checkpoint, with its task, recipe, steps and seed; the result "
+                                       "equals an uninterrupted run by bits")
+                            ->each([](const std::string&) { o.run.task_option->required(false); });
   CLI::Option* branch =
       app.add_flag(
              "--branch", o.branch,

@@ -69,14 +69,14 @@ void print_cause(const Rollout& r) {
     return print_wrapped("Cause: " + turn_name(r.turns[0]) + ", the only word in which the two differ.");
   if (cause.words.size() == 1) {
     const sweeps::Turn& word = r.turns[cause.words[0]];
-    return print_wrapped(fmt::format("Cause: {}: without it {:.3g} of the KL of {:.3g} is left; alone it makes {}.",
-                                     turn_name(word), cause.left, r.all.kl.mean,
-                                     word.alone ? kl_text(*word.alone) : "what cannot run"));
+    return print_sentence("Cause: {}: without it {:.3g} of the KL of {:.3g} is left; alone it makes {}.",
+                          turn_name(word), cause.left, r.all.kl.mean,
+                          word.alone ? kl_text(*word.alone) : "what cannot run");
   }
   if (cause.words.size() == 2)
-    return print_wrapped(
-        fmt::format("Cause: {} together: without the two {:.3g} of the KL of {:.3g} is left. No word is it alone: {}.",
-                    cause_names(r, cause.words), cause.left, r.all.kl.mean, best_alone(r)));
+    return print_sentence(
+        "Cause: {} together: without the two {:.3g} of the KL of {:.3g} is left. No word is it alone: {}.",
+        cause_names(r, cause.words), cause.left, r.all.kl.mean, best_alone(r));
   std::string text = fmt::format("Cause: no word and no two words leave at most half of the KL of {:.3g}: {}",
                                  r.all.kl.mean, best_alone(r));
   if (!r.pairs.empty() && r.pairs.front().without)
@@ -110,8 +110,7 @@ void print_divergence(const Divergence& d) {
                         ci_text(d.flipped, 100), ""});
   print_table(table);
   if (d.not_finite > 0)
-    print_wrapped(
-        fmt::format("{} tokens have an output that is not finite; they count in no mean.", grouped(d.not_finite)));
+    print_sentence("{} tokens have an output that is not finite; they count in no mean.", grouped(d.not_finite));
 }
 
 ordered_json json_of(const Divergence& d) { return divergence_json(d); }
@@ -120,9 +119,9 @@ void print_rollout(const Rollout& r, const std::string& against, const std::stri
   const std::string examples = r.tokens == r.examples
                                    ? fmt::format("{} examples", grouped(r.examples))
                                    : fmt::format("{} tokens of {} sequences", grouped(r.tokens), grouped(r.examples));
-  print_wrapped(fmt::format("{} against {}: {}", recipe, against, examples));
+  print_sentence("{} against {}: {}", recipe, against, examples);
   print_divergence(r.all);
-  print_wrapped(fmt::format("Loss: {:.6g} against {:.6g}.", r.recipe_metrics.at("loss"), r.against_metrics.at("loss")));
+  print_sentence("Loss: {:.6g} against {:.6g}.", r.recipe_metrics.at("loss"), r.against_metrics.at("loss"));
   print_wrapped(r.first ? "First difference: " + first_text(*r.first) + "." : "No forward product differs in a bit.");
   if (r.turns.empty()) return print_wrapped("The forward passes of the two recipes are described by the same words.");
   Table causes{{"word", ">against", ">recipe", ">KL alone", ">top-1 alone", ">KL without"}, {}};

@@ -100,17 +100,15 @@ void lay_over(sim::Json& recipe, const std::vector<std::string>& words) {
 
 void RunWords::add(CLI::App& app) {
   task_option = option(app, "-t,--task TASK", task, "regression, classifier, diffusion, lm or recommender")->required();
-  recipe_option = option(app, "-r,--recipe RECIPE", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file")
-                      ->capture_default_str();
+  recipe_option = defaulted(app, "-r,--recipe RECIPE", recipe, "Recipe name, NAME@GEMM, NAME@weights, or a JSON file");
   option(app, "--set FIELD=VALUE", sets, "path=value of a recipe, training or task field (several allowed)");
   app.add_option("--steps", steps, "Training steps (default: the task's)")->check(CLI::Range(1, 1000000000));
-  seed_option = app.add_option("--seed", seed, "Initial weights, batch order and random bits")->capture_default_str();
+  seed_option = defaulted(app, "--seed", seed, "Initial weights, batch order and random bits");
   option(app, "--text FILE", text, "lm: a file or folder to read instead of the grammar");
   option(app, "--images FILE", images, "classifier: IDX file of images");
   option(app, "--labels FILE", labels, "classifier: IDX file of labels");
-  app.add_option("--threads", threads, "Threads inside large products; the result is the same")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+  defaulted(app, "--threads", threads, "Threads inside large products; the result is the same")
+      ->check(CLI::Range(1, 1024));
   add_backend_option(app, backend, "; the result is the same")->type_name("BACKEND")->capture_default_str();
 }
 
