@@ -75,8 +75,8 @@ struct ReportPoint {
   int failed = 0;
   std::string reference_hash;  // config_hash of its fp32 reference, for the curves
   std::string rival;           // config_hash of the step that a tied point belongs to; "" of others
-  std::vector<std::pair<std::string, double>>
-      cost_terms;  // seconds: "fprop gemm", "quantise dY", "communication stall"
+  // Seconds of the parts of a step: "fprop gemm", "quantise dY", "attention and head", "communication stall".
+  std::vector<std::pair<std::string, double>> cost_terms;
   std::vector<ReportSensitivity> sensitivity;
   std::string config;   // canonical configuration, JSON text
   std::string command;  // reproduces one run; the word {seed} is replaced by the page

@@ -1,6 +1,6 @@
 // Fronts for the terminal: a scatter of cost against quality and the tables below it (front_print.cpp), of a raced
-// front the steps with what is tied with each, and gaps in units that others publish in (race_print.cpp),
-// and the answer in one sentence: which setting to take at which price (front_answer.cpp).
+// front the steps with what is tied with each, and gaps in units that others publish in (race_print.cpp), and the
+// answer in one sentence: which setting to take at which price (front_answer.cpp).
 #pragma once
 
 #include <string>
