@@ -19,8 +19,8 @@ inline constexpr int64_t device_largest_launch = int64_t{1} << 23;
                                  amdgpu_waves_per_eu(Kernel::groups_at_once)))
 #endif
 
-// A kernel's arguments stay where the launch put them: a function that is not inlined, or an index, may take their address
-// without a copy of them all in every thread's stack. AMD's compiler has no word for it; their place has.
+// A kernel's arguments stay where the launch put them: a function that is not inlined, or an index, may take their
+// address without a copy of them all in every thread's stack. AMD's compiler has no word for it; their place has.
 #if FP4_GPU_CUDA
 #define FP4_GPU_ARGUMENT const __grid_constant__
 #else

@@ -38,8 +38,8 @@ Quantized KeptOperand::load(uint8_t* from, bool on_device) const {
   Quantized q = shape_;
   uint8_t *const scales = from + codes_, *const factors = scales + scales_;
   if (on_device) {
-    q.resident = std::make_shared<const gpu::Resident>(gpu::resident_at(
-        q.spec, q.rows, q.cols, from, scales, reinterpret_cast<TensorFactor*>(factors)));
+    q.resident = std::make_shared<const gpu::Resident>(
+        gpu::resident_at(q.spec, q.rows, q.cols, from, scales, reinterpret_cast<TensorFactor*>(factors)));
     return q;
   }
   const auto take = [](auto& into, const uint8_t* at, int64_t count) {

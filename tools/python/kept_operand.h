@@ -1,5 +1,5 @@
-// Decides: how the codes and scales of an operand lie in memory that a caller keeps between a forward and its backward, on
-// the host or a device: codes, scales, tensor factors, each from a multiple of 16 bytes on.
+// Decides: how the codes and scales of an operand lie in memory that a caller keeps between a forward and its backward,
+// on the host or a device: codes, scales, tensor factors, each from a multiple of 16 bytes on.
 #pragma once
 
 #include "fp4/backend.h"
@@ -17,7 +17,7 @@ class KeptOperand {
   Quantized load(uint8_t* from, bool on_device) const;
 
  private:
-  Quantized shape_;                    // without arrays
+  Quantized shape_;                   // without arrays
   int64_t codes_, scales_, factors_;  // bytes
 };
 
