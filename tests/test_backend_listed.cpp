@@ -151,7 +151,7 @@ TEST_CASE("scale codes of lists equal the core's beside every midpoint of two sc
     if (call.spec.block.kind != BlockKind::vector) continue;
     const FloatFormat &scale = format_of(call.spec.scale), &element = format_of(call.spec.element);
     const auto top = static_cast<double>(decode(element, element.largest_code));
-    const TensorFactor t = tensor_factor(resolve(call.spec), amax, decode(element, element.largest_code));
+    const TensorFactor t = tensor_factor(resolve(call.spec), amax);
     const double unit = std::fabs(top) * (call.spec.tensor_scale == TensorScale::none ? 1.0 : static_cast<double>(t.g));
     std::vector<float> maxima = {amax};
     const uint32_t last = std::min(scale.largest_code, is_real(call.spec.scale) ? 0x40FFu : 0xFFu);

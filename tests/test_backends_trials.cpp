@@ -75,7 +75,7 @@ constexpr int trial_rows = 32, trial_cols = 128;
 
 TensorFactor factor_of(const QuantSpec& spec, const Quantizer& q, float held_amax) {
   if (spec.tensor_scale != TensorScale::hold) return {};
-  return tensor_factor(q, held_amax, decode(q.element, q.element.largest_code));
+  return tensor_factor(q, held_amax);
 }
 
 // Rows of blocks, as they lie and down the columns.

@@ -95,6 +95,11 @@ struct Quantizer {
     const Divisor m = with_headroom({exact_product(exact_magnitude(target), element.largest()), 1}, headroom);
     return headroom == Headroom::none ? target * decode(element, element.largest_code) : m.rounded();
   }
+  // M, or what ms_eden takes for it.
+  FP4_HD constexpr float largest() const {
+    return scale_rule == ScaleRule::ms_eden ? rule_divisor(scale_rule, element).rounded()
+                                            : decode(element, element.largest_code);
+  }
   // What block maxima are divided by.
   FP4_HD constexpr Divisor divisor() const { return with_headroom(rule_divisor(scale_rule, element), headroom); }
   FP4_HD constexpr Divisor two_thirds() const {  // 4 for e2m1
@@ -102,13 +107,13 @@ struct Quantizer {
   }
 };
 
-// g and S from the tensor amax; a NaN, of `tensor_nan`, makes both NaN. `largest` is M, or what ms_eden takes for it.
-FP4_HD constexpr TensorFactor tensor_factor(const Quantizer& q, float amax, float largest) {
+// g and S from the tensor amax; a NaN, of `tensor_nan`, makes both NaN.
+FP4_HD constexpr TensorFactor tensor_factor(const Quantizer& q, float amax) {
   if (q.tensor_scale == TensorScale::given) return given_factor(q.arithmetic, q.factor);
   if (is_nan(amax)) return {float_of(canonical_nan_bits), float_of(canonical_nan_bits)};
   const bool has_headroom = q.headroom != Headroom::none;
-  TensorFactor t = tensor_factor(q.arithmetic, amax, has_headroom ? q.top() : q.target, has_headroom ? 1.0f : largest,
-                                 q.factor_format, q.factor_order);
+  TensorFactor t = tensor_factor(q.arithmetic, amax, has_headroom ? q.top() : q.target,
+                                 has_headroom ? 1.0f : q.largest(), q.factor_format, q.factor_order);
   t.amax = amax;
   return t;
 }

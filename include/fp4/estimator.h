@@ -128,35 +128,33 @@ FP4_HD constexpr float clip(float x, float low, float high) { return x < low ? l
 
 // Q'(u) on the grid of `f`. u: payload, signed, not clamped.
 FP4_HD inline float estimator_multiplier(Estimator which, const EstimatorSpec& e, const FloatFormat& f, float u) {
-  const float largest = decode(f, f.largest_code);
-  const float w = smaller(magnitude(u), largest);
+  const float largest = decode(f, f.largest_code), w = clip(magnitude(u), 0.0f, largest);
+  const bool is_published = which == Estimator::dge_raw_as_published || which == Estimator::sigmoid_as_published ||
+                            which == Estimator::spline_as_published;
+  if (is_published && !(u >= largest)) return 1.0f;
+  const auto bucket = [&] { return bucket_of(f, w); };
   switch (which) {
     case Estimator::ste: return 1.0f;
     case Estimator::clipped_ste: return magnitude(u) <= largest ? 1.0f : 0.0f;
-    case Estimator::dge: {
-      const Bucket b = bucket_of(f, w);
-      const float base = magnitude(2.0f * (w - b.low) / b.delta - 1.0f);
-      if (base == 0.0f) return e.estimator_cap;
-      const float slope = 1.0f / e.estimator_k * elementary::pow(base, 1.0f / e.estimator_k - 1.0f);
-      return smaller(slope, e.estimator_cap);
+    case Estimator::dge:
+    case Estimator::dge_raw:
+    case Estimator::dge_raw_as_published: {
+      const Bucket b = bucket();
+      const bool is_raw = which != Estimator::dge;
+      const float base = is_raw ? magnitude(w - b.middle) : magnitude(2.0f * (w - b.low) / b.delta - 1.0f);
+      if (base == 0.0f) return is_raw ? 0.0f : e.estimator_cap;
+      const float power = elementary::pow(base, 1.0f / e.estimator_k - 1.0f);
+      return is_raw ? b.delta / 2.0f * (1.0f / e.estimator_k) * power
+                    : clip(1.0f / e.estimator_k * power, 0.0f, e.estimator_cap);
     }
-    case Estimator::dge_raw: {
-      const Bucket b = bucket_of(f, w);
-      if (w == b.middle) return 0.0f;
-      const float power = elementary::pow(magnitude(w - b.middle), 1.0f / e.estimator_k - 1.0f);
-      return b.delta / 2.0f * (1.0f / e.estimator_k) * power;
-    }
-    case Estimator::sigmoid: {
-      const Bucket b = bucket_of(f, w);
+    case Estimator::sigmoid:
+    case Estimator::sigmoid_as_published: {
+      const Bucket b = bucket();
       const float sg = elementary::sigmoid((w - b.middle) * 12.0f / b.delta / e.temperature);
       return clip(sg * (1.0f - sg) * 12.0f / e.temperature, e.lb, e.ub);
     }
-    case Estimator::spline: return clip(spline_slope(f, w), e.lb, e.ub);
-    case Estimator::dge_raw_as_published:
-      return u >= largest ? estimator_multiplier(Estimator::dge_raw, e, f, u) : 1.0f;
-    case Estimator::sigmoid_as_published:
-      return u >= largest ? estimator_multiplier(Estimator::sigmoid, e, f, u) : 1.0f;
-    case Estimator::spline_as_published: return u >= largest ? estimator_multiplier(Estimator::spline, e, f, u) : 1.0f;
+    case Estimator::spline:
+    case Estimator::spline_as_published: return clip(spline_slope(f, w), e.lb, e.ub);
   }
   return 1.0f;
 }
@@ -218,12 +216,13 @@ FP4_HD inline void block_gradient(const Quantizer& q, const EstimatorSpec& e, co
   const float unrounded = unrounded_scale(q, amax, t, scale_code);
   const float q_prime = estimator_multiplier(e.scale_estimator, e, q.scale, unrounded);
   const float ratio = q_prime * (unrounded / stored);
+  const auto weight = [&](float x) { return elementary::exp(e.alpha * (magnitude(x) - hard_amax)); };
   float sum = 0.0f;  // Sum = sum_i G_i (xhat_i - x_i Q'_i)
   float softmax_sum = 0.0f;
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t c = 0; c < x.cols; ++c) {
       sum = sum + io.upstream[at(r, c)] * (io.decoded[at(r, c)] - x.at(r, c) * slope(r, c));
-      softmax_sum = softmax_sum + elementary::exp(e.alpha * (magnitude(x.at(r, c)) - hard_amax));
+      softmax_sum = softmax_sum + weight(x.at(r, c));
     }
   }
   bool found = false;
@@ -234,7 +233,7 @@ FP4_HD inline void block_gradient(const Quantizer& q, const EstimatorSpec& e, co
       const float gj = io.upstream[at(r, c)];
       const float decoded = io.decoded[at(r, c)];
       const bool is_maximum = magnitude(xj) == hard_amax;
-      const float softmax = elementary::exp(e.alpha * (magnitude(xj) - hard_amax)) / softmax_sum;
+      const float softmax = weight(xj) / softmax_sum;
       float term = 0.0f;
       switch (e.scale_gradient) {
         case ScaleGradient::none: break;

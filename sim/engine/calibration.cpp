@@ -36,7 +36,7 @@ InputStatistics::InputStatistics(int cols, const PostTraining& ptq)
   if (ptq.codes == WeightCodes::gptq) gram_.assign(largest_.size() * largest_.size(), 0.0);
 }
 
-void InputStatistics::add(Tensor x) {
+void InputStatistics::count(Tensor x) {
   for (int r = 0; r < x.rows; ++r)
     for (size_t k = 0; k < largest_.size(); ++k) largest_[k] = std::max(largest_[k], std::abs(x.row(r)[k]));
   if (gram_.empty()) return;

@@ -23,7 +23,7 @@ struct CalibratedWeights {
 class InputStatistics {
  public:
   InputStatistics(int cols, const PostTraining& ptq);
-  void add(Tensor x);
+  void count(Tensor x);
   /// Codes of w [out, cols]; `fprop` is how the layer's forward product quantises it.
   CalibratedWeights codes_of(Tensor w, const PostTraining& ptq, const Dispatcher& backend, QuantizeCall fprop) const;
 

@@ -22,15 +22,14 @@ uint32_t scale_code_at(const Quantized& q, int64_t index) {
 
 // g and S of a block; S is recomputed where each row and 128 elements have their own.
 TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x, int64_t row, int64_t col) {
-  const float largest = decode(quantizer.element, quantizer.element.largest_code);
   if (!q.spec.has_tensor_scale()) return {};
   const int64_t of_row = q.spec.tensor_scale_cols(x.cols);
-  if (of_row == 0) return tensor_factor(quantizer, q.amax, largest);
+  if (of_row == 0) return tensor_factor(quantizer, q.amax);
   const int64_t width = q.spec.has_outer_scale() ? outer_scale_width : x.cols;
   const int64_t begin = col / width * width;
   const int64_t cols = smaller<int64_t>(width, x.cols - begin);
   const float amax = block_maximum({x.row(static_cast<int>(row)) + begin, 0, 1, 1, cols, cols}).amax;
-  return tensor_factor(quantizer, amax, largest);
+  return tensor_factor(quantizer, amax);
 }
 
 // What the kernels know; others are block_gradient's (compiled with -Wno-switch: a new enumerator is no error here).

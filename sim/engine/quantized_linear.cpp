@@ -203,7 +203,7 @@ void LinearEngine::count_inputs(Layer& layer, Tensor x) const {
       layer.products[0].is_plain)
     return;
   if (!layer.inputs) layer.inputs = std::make_unique<InputStatistics>(x.cols, recipe_.ptq);
-  layer.inputs->add(x);
+  layer.inputs->count(x);
 }
 
 // Operands that a device is to quantise for a product, but for those whose amax is being sampled. The host does it on

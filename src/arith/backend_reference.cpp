@@ -49,11 +49,9 @@ float measured_amax(const Quantizer& q, const MatrixView& x, int64_t row, int64_
 // Fills tensor_scale and gives the factor of every (row, 128-group) or row, or the one of the tensor.
 std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantizer& q, const MatrixView& x,
                                          Quantized& out) {
-  const float largest = q.scale_rule == ScaleRule::ms_eden ? rule_divisor(q.scale_rule, q.element).rounded()
-                                                           : decode(q.element, q.element.largest_code);
   out.tensor_scale.clear();
   const auto factor = [&](float amax) {
-    const TensorFactor t = tensor_factor(q, amax, largest);
+    const TensorFactor t = tensor_factor(q, amax);
     out.tensor_scale.push_back(stored_factor(q.decode_order, t, amax));
     return t;
   };

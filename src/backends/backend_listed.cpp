@@ -136,7 +136,7 @@ class ListedBackend final : public Backend {
     if (q.tensor_scale != TensorScale::none) {
       const bool held = q.tensor_scale == TensorScale::hold && !(call.held_amax < 0.0f);
       out.amax = held ? call.held_amax : amax_of(x);
-      t = tensor_factor(q, out.amax, decode(q.element, q.element.largest_code));
+      t = tensor_factor(q, out.amax);
       out.tensor_scale[0] = stored_factor(q.decode_order, t, out.amax);
     }
     const ListedRows rows(call, spec, t);

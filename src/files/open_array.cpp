@@ -1,4 +1,4 @@
-// Format by extension, then by the first bytes; the array by name, or the only one.
+// Container by extension, then by the first bytes; the array by name, or the only one.
 #include "src/files/open_array.h"
 
 #include <fmt/format.h>
@@ -16,26 +16,26 @@
 namespace fp4 {
 namespace {
 
-enum class Format { npy, npz, safetensors };
+enum class Container { npy, npz, safetensors };
 
 constexpr std::string_view kNpySuffix = ".npy";
 
 // The array of an entry of a .npz.
 std::string array_of(const ZipEntry& entry) { return entry.name.substr(0, entry.name.size() - kNpySuffix.size()); }
 
-Format format_of(const Bytes& bytes) {
+Container container_of(const Bytes& bytes) {
   std::string name = bytes->name();
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (name.ends_with(".npy")) return Format::npy;
+  if (name.ends_with(".npy")) return Container::npy;
   unsigned char start[9] = {};
   bytes->read(0, start, static_cast<std::size_t>(std::min<std::uint64_t>(9, bytes->size())));
   refuse_pickle(bytes);
-  if (name.ends_with(".npz")) return Format::npz;
-  if (name.ends_with(".safetensors")) return Format::safetensors;
-  if (std::memcmp(start, "\x93NUMPY", 6) == 0) return Format::npy;
-  if (std::memcmp(start, "PK\3\4", 4) == 0 || std::memcmp(start, "PK\5\6", 4) == 0) return Format::npz;
-  if (start[8] == '{') return Format::safetensors;
+  if (name.ends_with(".npz")) return Container::npz;
+  if (name.ends_with(".safetensors")) return Container::safetensors;
+  if (std::memcmp(start, "\x93NUMPY", 6) == 0) return Container::npy;
+  if (std::memcmp(start, "PK\3\4", 4) == 0 || std::memcmp(start, "PK\5\6", 4) == 0) return Container::npz;
+  if (start[8] == '{') return Container::safetensors;
   throw Error(
       fmt::format("{}: unknown format; accepted: .npy, .npz, .safetensors, or raw elements with --dtype and --shape",
                   bytes->name()));
@@ -100,13 +100,13 @@ void refuse_pickle(const Bytes& bytes) {
 
 StoredArray open_array(const Bytes& bytes, const OpenOptions& options) {
   if (options.raw_dtype) return open_raw(bytes, *options.raw_dtype, options.raw_shape);
-  switch (format_of(bytes)) {
-    case Format::npy:
+  switch (container_of(bytes)) {
+    case Container::npy:
       if (!options.entry.empty())
         throw Error(fmt::format("{}: a .npy holds one array; '{}' names none", bytes->name(), options.entry));
       return parse_npy(bytes);
-    case Format::npz: return parse_npz(bytes, choose(bytes, options.entry, npz_names(bytes)));
-    case Format::safetensors: break;
+    case Container::npz: return parse_npz(bytes, choose(bytes, options.entry, npz_names(bytes)));
+    case Container::safetensors: break;
   }
   return open_safetensors(bytes, options.entry);
 }
@@ -141,13 +141,13 @@ StoredArray parse_npz(const Bytes& archive, const std::string& name) {
 
 std::vector<ArrayPlace> list_arrays(const Bytes& bytes) {
   std::vector<ArrayPlace> places;
-  switch (format_of(bytes)) {
-    case Format::npy: {
+  switch (container_of(bytes)) {
+    case Container::npy: {
       const StoredArray array = parse_npy(bytes);
       places.push_back({{"", array.dtype, array.shape, array.opaque}, bytes});
       break;
     }
-    case Format::npz:
+    case Container::npz:
       for (ZipEntry& entry : read_zip_directory(bytes)) {
         if (!entry.name.ends_with(kNpySuffix)) continue;
         const StoredArray array = parse_npy(open_zip_entry(bytes, entry));
@@ -155,7 +155,7 @@ std::vector<ArrayPlace> list_arrays(const Bytes& bytes) {
         places.back().entry = std::make_shared<const ZipEntry>(std::move(entry));
       }
       break;
-    case Format::safetensors:
+    case Container::safetensors:
       for (SafetensorsEntry& entry : parse_safetensors(bytes).entries)
         places.push_back({std::move(entry.tensor), bytes, entry.begin});
       break;

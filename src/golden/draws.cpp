@@ -78,8 +78,7 @@ std::vector<DrawBound> draw_bounds(const Case& c, const CaseInputs& in, const El
     return {};
   Quantized any;
   Dispatcher(backend).quantize({.x = view_of(in.a.data(), c.rows, c.cols), .spec = spec, .place = c.place}, any);
-  const TensorFactor t =
-      spec.has_tensor_scale() ? tensor_factor(q, any.amax, decode(q.element, q.element.largest_code)) : TensorFactor{};
+  const TensorFactor t = spec.has_tensor_scale() ? tensor_factor(q, any.amax) : TensorFactor{};
   const int64_t width = any.is_packed() ? 2 * any.code_row_bytes() : any.geometry.padded_cols;
   if (static_cast<int64_t>(codes.size()) != c.rows * width) return {};
   const int64_t rows = smaller(c.rows, larger<int64_t>(1, (int64_t{1} << 20) / c.cols));

@@ -229,7 +229,6 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
   if (q.scales.empty() && k.a.has_scale()) return;
   const Quantizer resolved = resolve(k.a);
   const FloatFormat& f = resolved.element;
-  const float largest = decode(f, f.largest_code);
   if (f.has_micro()) return;
   q.clear_codes();
   std::vector<char> done(q.scales.size(), 0);
@@ -237,7 +236,7 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
   for (int64_t r = 0; r < q.rows; ++r) {
     for (int64_t c = 0; c < q.cols; ++c) {
       const bool one_factor = k.a.tensor_scale_cols(q.cols) == 0;
-      const TensorFactor t = one_factor && k.a.has_tensor_scale() ? tensor_factor(resolved, q.amax, largest)
+      const TensorFactor t = one_factor && k.a.has_tensor_scale() ? tensor_factor(resolved, q.amax)
                                                                   : TensorFactor{q.tensor_factor_at(r, c), 1.0f};
       uint32_t scale_code = 0;
       if (k.a.has_scale()) {

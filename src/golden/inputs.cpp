@@ -73,15 +73,13 @@ std::vector<float> boundary_input(const QuantSpec& spec, int64_t rows, int64_t c
   std::vector<float> x(static_cast<size_t>(rows * cols), 0.0f);
   const auto at = [&](int64_t r, int64_t c) -> float& { return x[static_cast<size_t>(r * cols + c)]; };
   const Quantizer resolved = resolve(spec);
-  const float largest =
-      spec.corrects_scales() ? resolved.divisor().rounded() : decode(resolved.element, resolved.element.largest_code);
   const int64_t factor_cols = spec.tensor_scale_cols(cols);  // 0: one factor for all
   for (int64_t r = 0; r < rows; r += g.block_rows) {
     for (int64_t c = 0; c < cols; c += g.block_cols) {
       const int64_t column = factor_cols > 1 ? c / outer_scale_width : 0;
       const float amax = factor_amax(place, static_cast<uint64_t>(factor_cols == 0 ? 0 : r * factor_cols + column));
       const bool opens = (factor_cols == 0 ? r == 0 : true) && (factor_cols > 1 ? c % outer_scale_width == 0 : c == 0);
-      const float m = spec.has_tensor_scale() ? tensor_factor(resolved, amax, largest).g : 1.0f;
+      const float m = spec.has_tensor_scale() ? tensor_factor(resolved, amax).g : 1.0f;
       const float hard = hard_maximum(spec, place, static_cast<uint64_t>(r * cols + c), m);
       at(r, c) = !spec.has_tensor_scale() ? hard : opens ? amax : smaller(hard, amax);
     }

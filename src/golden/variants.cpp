@@ -22,8 +22,8 @@ std::string instead_text(const Change& change, const Json& own) {
 }
 
 template <class Set>
-void add(std::vector<NamedKernel>& out, const Kernel& base, const Changes& changes, const std::string& detail,
-         const Set& set) {
+void add_variant(std::vector<NamedKernel>& out, const Kernel& base, const Changes& changes, const std::string& detail,
+                 const Set& set) {
   out.push_back({changes, detail, base});
   set(out.back().kernel);
 }
@@ -80,7 +80,7 @@ void add_rotations(const Case& c, const Kernel& base, std::vector<NamedKernel>& 
     set_hadamard(h, {{field, value}}, "variant");
     if (h == c.hadamard || (!c.is_gemm && hadamard_padded(h, c.cols) != hadamard_padded(c.hadamard, c.cols))) return;
     const Change change = {std::string("hadamard.") + field, word_of(value)};
-    add(out, base, {change}, instead_text(change, own[field]), [&](Kernel& k) { k.hadamard = h; });
+    add_variant(out, base, {change}, instead_text(change, own[field]), [&](Kernel& k) { k.hadamard = h; });
   };
   for (const auto& field : hadamard_fields())
     if (field.words != nullptr)
@@ -97,29 +97,30 @@ void add_draws(const Case& c, const Kernel& base, std::vector<NamedKernel>& out)
                                                    {{"stream", "0"}, {p.seed, 0, p.step}},
                                                    {{"seed", "0"}, {0, p.stream, p.step}}};
   for (const auto& [change, place] : places)
-    add(out, base, {change}, "random bits of another place", [at = place](Kernel& k) { k.place = at; });
+    add_variant(out, base, {change}, "random bits of another place", [at = place](Kernel& k) { k.place = at; });
 }
 
 // Adders, and what happens to a product behind its sums.
 void add_products(const Case& c, const Kernel& base, std::vector<NamedKernel>& out) {
   for (const AccumulatorInfo& row : accumulator_table)
     if (invalid_reason(row.row, base.a, base.b).empty())
-      add(out, base, {{"accumulator", row.name}}, row.doc, [&](Kernel& k) { k.accumulator = row.row; });
+      add_variant(out, base, {{"accumulator", row.name}}, row.doc, [&](Kernel& k) { k.accumulator = row.row; });
   for (const auto& row : product_factor_table)
     if (row.id != base.factor && takes_amaxes(base, AccumulatorKind::block))
-      add(out, base, {{"product_factor", row.name}}, row.doc, [&](Kernel& k) { k.factor = row.id; });
+      add_variant(out, base, {{"product_factor", row.name}}, row.doc, [&](Kernel& k) { k.factor = row.id; });
   for (const RealTypeInfo& type : real_type_table)
     for (const bool saturates : {false, true})
       if (type.id != RealType::fp32 && takes_amaxes(base, AccumulatorKind::block))
-        add(out, base, {{"sum", std::string(type.name) + (saturates ? "_saturated" : "")}},
-            std::string("the sum is rounded to ") + type.name + " before the tensor scales (alpha) are applied",
-            [&](Kernel& k) { k.sum = type.id, k.sum_saturates = saturates; });
+        add_variant(out, base, {{"sum", std::string(type.name) + (saturates ? "_saturated" : "")}},
+                    std::string("the sum is rounded to ") + type.name + " before the tensor scales (alpha) are applied",
+                    [&](Kernel& k) { k.sum = type.id, k.sum_saturates = saturates; });
   for (const SparsityInfo& row : sparsity_table)
     if (c.sparsity != Sparsity::none && row.id != c.sparsity)
-      add(out, base, {{"sparse", row.name}},
-          row.id == Sparsity::none ? "elements that are left out are zeros in the sum, and take their places in groups"
-                                   : std::string("of A are kept ") + row.doc,
-          [&](Kernel& k) { k.sparsity = row.id; });
+      add_variant(out, base, {{"sparse", row.name}},
+                  row.id == Sparsity::none
+                      ? "elements that are left out are zeros in the sum, and take their places in groups"
+                      : std::string("of A are kept ") + row.doc,
+                  [&](Kernel& k) { k.sparsity = row.id; });
 }
 
 // Faults that one setting of the kernel says, with the cases that can have them.
@@ -203,19 +204,19 @@ constexpr Fault fault_table[] = {
 std::vector<NamedKernel> faults(const Case& c, const Kernel& base) {
   std::vector<NamedKernel> out;
   for (const Fault& f : fault_table)
-    if (f.is_of(c, base)) add(out, base, {{f.axis, f.word}}, f.detail, f.set);
+    if (f.is_of(c, base)) add_variant(out, base, {{f.axis, f.word}}, f.detail, f.set);
   if (has_codes(c, base))
-    add(out, base, {{"code_storage", "values"}, {"scale_storage", "values"}},
-        "elements and scales as real numbers instead of codes",
-        [](Kernel& k) { k.codes_as_values = k.scales_as_values = true; });
+    add_variant(out, base, {{"code_storage", "values"}, {"scale_storage", "values"}},
+                "elements and scales as real numbers instead of codes",
+                [](Kernel& k) { k.codes_as_values = k.scales_as_values = true; });
   if (c.hadamard.size > 0) add_rotations(c, base, out);
   if (base.a.draws_random_bits()) add_draws(c, base, out);
   // GEMM kernels write D, and dequantisers their values, in the type of the model.
   for (const RealTypeInfo& type : real_type_table)
     if (type.id != RealType::fp32)
-      add(out, base, {{c.is_gemm ? "output" : "dequantized", type.name}},
-          std::string(c.is_gemm ? "the product" : "decoded values") + " rounded to " + type.name,
-          [&](Kernel& k) { k.output = type.id; });
+      add_variant(out, base, {{c.is_gemm ? "output" : "dequantized", type.name}},
+                  std::string(c.is_gemm ? "the product" : "decoded values") + " rounded to " + type.name,
+                  [&](Kernel& k) { k.output = type.id; });
   if (c.is_gemm) add_products(c, base, out);
   return out;
 }
@@ -236,13 +237,13 @@ std::vector<NamedKernel> orders(const Case& c, const Kernel& base) {
   for (const CodeLayoutInfo& layout : code_layout_table) {
     // Bytes are counted as codes anyway.
     if (layout.bits != code_bits(c) || base.codes_in || layout.id == CodeLayout::unpacked) continue;
-    add(out, base, {{"nibble_order", layout.name}}, std::string("codes: ") + layout.doc,
-        [&](Kernel& k) { k.codes_in = layout.id; });
+    add_variant(out, base, {{"nibble_order", layout.name}}, std::string("codes: ") + layout.doc,
+                [&](Kernel& k) { k.codes_in = layout.id; });
   }
   for (const ScaleLayoutInfo& layout : scale_layout_table) {
     if (!base.a.has_scale() || base.scales_in) continue;
-    add(out, base, {{"scale_layout", layout.name}}, std::string("scales: ") + layout.doc,
-        [&](Kernel& k) { k.scales_in = layout.id; });
+    add_variant(out, base, {{"scale_layout", layout.name}}, std::string("scales: ") + layout.doc,
+                [&](Kernel& k) { k.scales_in = layout.id; });
   }
   return out;
 }
@@ -250,8 +251,8 @@ std::vector<NamedKernel> orders(const Case& c, const Kernel& base) {
 std::vector<NamedKernel> changes(const Case& c, const Kernel& base) {
   std::vector<NamedKernel> out = orders(c, base);
   if (!c.is_gemm && !base.other_operand)
-    add(out, base, {{"operand", "transposed"}}, "the transposed operand's arrays",
-        [](Kernel& k) { k.other_operand = true; });
+    add_variant(out, base, {{"operand", "transposed"}}, "the transposed operand's arrays",
+                [](Kernel& k) { k.other_operand = true; });
   // An adder of the case that does not take the changed operands would refuse them, and so would a sparse product.
   const auto adds = [&](const Kernel& k) {
     const auto has_short_blocks = [](const QuantSpec& s) {
@@ -287,20 +288,20 @@ std::vector<NamedKernel> accidents(const Case& c, const Kernel& base, const std:
   for (const bool is_b : {false, true})
     for (const Misread& m : is_b ? of_b : of_a) {
       const char* const of = !c.is_gemm ? "" : is_b ? ", of the second operand" : ", of the first operand";
-      add(out, base,
-          {{std::string(!c.is_gemm ? ""
-                        : is_b     ? "b."
-                                   : "a.") +
-                m.axis,
-            m.word}},
-          m.detail + of, [&](Kernel& k) { k.misread[is_b ? 1 : 0] = &m; });
+      add_variant(out, base,
+                  {{std::string(!c.is_gemm ? ""
+                                : is_b     ? "b."
+                                           : "a.") +
+                        m.axis,
+                    m.word}},
+                  m.detail + of, [&](Kernel& k) { k.misread[is_b ? 1 : 0] = &m; });
     }
   if (!c.is_gemm) return out;
   const auto left_out = [&](int64_t first, int64_t last, const std::string& part) {
-    add(out, base, {{"k", "missing"}},
-        fmt::format("k {} to {} of {} ({}) is not summed", first, last - 1, c.cols, part), [&](Kernel& k) {
-          k.left_out = {first, last};
-        });
+    add_variant(out, base, {{"k", "missing"}},
+                fmt::format("k {} to {} of {} ({}) is not summed", first, last - 1, c.cols, part), [&](Kernel& k) {
+                  k.left_out = {first, last};
+                });
   };
   for (int64_t parts = 2; parts <= 16 && c.cols % parts == 0 && c.cols / parts >= 8; parts *= 2)
     for (int64_t i = 0; i < parts; ++i)
@@ -314,9 +315,9 @@ std::vector<NamedKernel> accidents(const Case& c, const Kernel& base, const std:
                                     {Kernel::DecodeG::twice, "twice"},
                                     {Kernel::DecodeG::divided, "divided"}})
       if (base.a.has_tensor_scale())
-        add(out, base, {{"tensor_scale_decode", std::string(word) + suffix}},
-            "the tensor scale of one operand (alpha is the product of both)",
-            [decode = how, which = of](Kernel& k) { k.decode_g = decode, k.decode_g_of = which; });
+        add_variant(out, base, {{"tensor_scale_decode", std::string(word) + suffix}},
+                    "the tensor scale of one operand (alpha is the product of both)",
+                    [decode = how, which = of](Kernel& k) { k.decode_g = decode, k.decode_g_of = which; });
   return out;
 }
 

@@ -46,7 +46,7 @@ FP4_TARGET inline float set_tensor_factor(QuantPlan& p) {
   if (word != TensorScale::current && word != TensorScale::hold && word != TensorScale::given) return 0.0f;
   const bool held = word == TensorScale::hold && p.held_amax >= 0.0f;
   const float amax = word == TensorScale::given ? 0.0f : (held ? p.held_amax : operand_amax(p));
-  p.factor = tensor_factor(p.q, amax, p.largest_element);
+  p.factor = tensor_factor(p.q, amax);
   return amax;
 }
 
