@@ -35,7 +35,8 @@ inline constexpr unsigned shared_bytes = (Kernel::shared_words + 3) / 4 * static
 template <class Kernel>
 FP4_GPU_ENTRY entry(FP4_GPU_ARGUMENT Kernel kernel, int64_t first) {
   static_assert(shared_bytes<Kernel> <= 48 * 1024);
-  extern __shared__ FourWords shared[];  // shared_bytes<Kernel> of them, given at the launch
+  static_assert(sizeof(Kernel) + sizeof(first) <= 4096);  // arguments that every launch may have
+  extern __shared__ FourWords shared[];                   // shared_bytes<Kernel> of them, given at the launch
   const Kernel* body = &kernel;
 #if defined(__AMDGCN__)
   // Where `kernel`, the first argument, lies; clang 19 spills more of the matrix kernels so.

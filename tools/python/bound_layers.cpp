@@ -132,11 +132,12 @@ void Layers::run(LinearCall& c) {
     if (!against_device_.empty()) throw Error("gpu: " + recipe_.name + ": " + against_device_, Error::failed);
     const std::unique_ptr<gpu::Device> device = gpu::make_lent_device(*c.lender);
     const sim::DeviceScope scope(*device);
+    const auto leave = [](sim::LinearEngine* engine) { engine->use(nullptr); };  // before what lies on the device goes
+    const std::unique_ptr<sim::LinearEngine, decltype(leave)> here(&engine_, leave);
     engine_.use(&scope.backend());
     sim::Arena host, floats(&sim::device::table.device->memory);
     sim::Tape tape(host, floats, sim::device::table, pass);
     run(tape, c, device.get());
-    engine_.use(nullptr);
   }
   if (!held.empty()) engine_.restore(held);
 }
