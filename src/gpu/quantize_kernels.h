@@ -15,6 +15,26 @@ struct Tiling {
   FP4_HD int64_t first_col(int64_t tile) const { return tile % tiles_across * shape.cols(); }
 };
 
+// The signs of a Hadamard at the step that the device knows.
+struct SignsOfStep {
+  static constexpr int shared_words = 1;
+  static constexpr int groups_at_once = 1;
+  HadamardSpec hadamard;
+  RandomPlace place;
+  const uint32_t* step = nullptr;
+  HadamardSignMask* signs = nullptr;
+
+  FP4_HD void operator()(Group group, int64_t, uint32_t*) const {
+    group.for_each(1, [&](int64_t) { *signs = hadamard_signs(hadamard, at_step(place, step)); });
+  }
+};
+
+struct Signs {
+  HadamardSignMask known;
+  const HadamardSignMask* written = nullptr;  // by SignsOfStep, in their place
+  FP4_HD const HadamardSignMask& mask() const { return written == nullptr ? known : *written; }
+};
+
 // The quantiser: one tile per group.
 struct QuantizeTile {
   static constexpr int shared_words = tile_words + 2 * tile_chunks;
@@ -22,7 +42,7 @@ struct QuantizeTile {
   Source x;
   Tiling tiling;
   HadamardSpec hadamard;
-  HadamardSignMask signs;
+  Signs signs;
   QuantizeJob job;
 
   FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
@@ -34,7 +54,7 @@ struct QuantizeTile {
                            1,    tiling.first_row(number), tiling.first_col(number)};
     load_tile(group, x, shape, view.first_row, view.first_col, tile);
     group.barrier();
-    if (hadamard.size != 0) transform_tile(group, hadamard, signs, false, shape, tile);
+    if (hadamard.size != 0) transform_tile(group, hadamard, signs.mask(), false, shape, tile);
     if (job.out.quantizer.has_scale && job.block_scales == nullptr) {
       chunk_maxima(group, view, maxima);
       group.barrier();
@@ -83,7 +103,7 @@ struct HadamardTile {
   Source x;
   Tiling tiling;
   HadamardSpec hadamard;
-  HadamardSignMask signs;
+  Signs signs;
   bool inverse = false;
   int64_t rows = 0;
   int64_t cols = 0;  // padded to whole transforms
@@ -96,7 +116,7 @@ struct HadamardTile {
     const int64_t first_col = tiling.first_col(number);
     load_tile(group, x, shape, first_row, first_col, tile);
     group.barrier();
-    if (hadamard.size != 0) transform_tile(group, hadamard, signs, inverse, shape, tile);
+    if (hadamard.size != 0) transform_tile(group, hadamard, signs.mask(), inverse, shape, tile);
     group.for_each(tile_elements, [&](int64_t i) {
       const int r = static_cast<int>(i) >> shape.cols_log2;
       const int c = static_cast<int>(i) & (shape.cols() - 1);

@@ -107,6 +107,7 @@ struct Work {
   Buffer<uint32_t> maxima;
   Buffer<uint32_t> block_maxima;
   Buffer<uint32_t> block_scales;
+  Buffer<HadamardSignMask> signs;
 
   TensorScale tensor_scale() const { return out.operand.quantizer.tensor_scale; }
   bool is_held() const { return how.held_amax >= 0.0f && tensor_scale() == TensorScale::hold; }
@@ -156,11 +157,20 @@ bool quantize_quickly(CodeLaunches& to, const Source& x, const QuickRule& rule, 
   return true;
 }
 
-void add_transform(Joint<HadamardTile>& to, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse,
+// place: of the signs; room: for those that only the device knows.
+Signs signs_of(Pool& pool, const HadamardSpec& h, RandomPlace place, Buffer<HadamardSignMask>& room) {
+  const uint32_t* const step = pool.device().step();
+  if (step == nullptr || h.size == 0 || h.signs != HadamardSigns::per_step) return {hadamard_signs(h, place)};
+  room = Buffer<HadamardSignMask>(pool, 1);
+  launch(pool.device(), SignsOfStep{h, place, step, room.data()}, 1);
+  return {{}, room.data()};
+}
+
+void add_transform(Joint<HadamardTile>& to, const Source& x, const HadamardSpec& h, const Signs& signs, bool inverse,
                    float* y) {
   const int64_t cols = hadamard_padded(h, x.cols);
   const Tiling tiling = tiling_over(shape_for(cols, 0, h.size), cols);
-  to.add({x, tiling, h, hadamard_signs(h, signs), inverse, x.rows, cols, y}, tiles_of(tiling, x.rows));
+  to.add({x, tiling, h, signs, inverse, x.rows, cols, y}, tiles_of(tiling, x.rows));
 }
 
 // A maximum over more than a tile is known only when the whole operand is transformed: then the transform is a pass of
@@ -169,7 +179,8 @@ void transform_first(Pool& pool, Work& w, Joint<HadamardTile>& to) {
   const Operand& o = w.out.operand;
   if (w.transform.size == 0 || !(w.is_measured() || has_wide_blocks(w.out.spec))) return;
   w.transformed = Buffer<float>(pool, o.rows * o.cols);
-  add_transform(to, w.x, w.transform, w.how.place.hadamard_signs(), false, w.transformed.data());
+  const Signs signs = signs_of(pool, w.transform, w.how.place.hadamard_signs(), w.signs);
+  add_transform(to, w.x, w.transform, signs, false, w.transformed.data());
   w.x = {w.transformed.data(), o.rows, o.cols, o.cols, 1};
   w.transform = {};
 }
@@ -217,7 +228,7 @@ void quantize_all(Pool& pool, std::span<Work> works) {
   factors.launch(device);
   for (Work& w : works) {
     const Operand& o = w.out.operand;
-    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr};
+    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr, device.step()};
     if (w.transform.size == 0 && quantize_quickly(codes, w.x, quick_rule(w.out.spec, w.how), job)) continue;
     const bool is_wide = has_wide_blocks(w.out.spec);
     if (is_wide) {
@@ -228,8 +239,8 @@ void quantize_all(Pool& pool, std::span<Work> works) {
     }
     const Tiling tiling =
         tiling_over(shape_for(o.padded_cols, is_wide ? 0 : o.block_cols, w.transform.size), o.padded_cols);
-    codes.tiles.add({w.x, tiling, w.transform, hadamard_signs(w.transform, w.how.place.hadamard_signs()), job},
-                    tiles_of(tiling, o.rows));
+    const Signs signs = signs_of(pool, w.transform, w.how.place.hadamard_signs(), w.signs);
+    codes.tiles.add({w.x, tiling, w.transform, signs, job}, tiles_of(tiling, o.rows));
   }
   scales.launch(device);
   codes.launch(device);
@@ -357,8 +368,8 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
                         Resident& across) {
   Device& device = pool.device();
   const bool use_native = device.has_native_conversion();
-  const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr};
-  const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr};
+  const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr, device.step()};
+  const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr, device.step()};
   const QuickJob quick[] = {{job_along, quick_rule(along.spec, {})}, {job_across, quick_rule(across.spec, {})}};
   const bool has_runs = x.col_stride == 1 && x.row_stride == x.cols && x.rows % run_elements == 0 &&
                         x.cols % run_elements == 0 && is_aligned(x.data);
@@ -377,7 +388,8 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
 
 void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y) {
   Joint<HadamardTile> one;
-  add_transform(one, x, h, signs, inverse, y);
+  Buffer<HadamardSignMask> room;
+  add_transform(one, x, h, signs_of(pool, h, signs, room), inverse, y);
   one.launch(pool.device());
 }
 

@@ -209,7 +209,7 @@ FP4_HD inline void write_run(const QuickJob& quick, const float* data, int64_t r
     }
   }
   const auto position = static_cast<uint64_t>((quick.job.row_offset + row) * out.cols + index * run_elements);
-  const RandomPlace& place = quick.job.place;
+  const RandomPlace place = quick.job.now();
   QuickCodes result;
   TensorFactor t;
   if constexpr (mode == ScaleMode::power) {

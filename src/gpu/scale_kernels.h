@@ -144,7 +144,7 @@ struct BlockScales {
       const int64_t index = job.row_offset / out.block_rows * out.scale_cols + number;
       const Quantizer& q = out.quantizer;
       const uint32_t draw = is_stochastic(q.scale_rounding)
-                                ? random_draw(job.place.scale_rounding(), static_cast<uint64_t>(index), q.random_bits)
+                                ? random_draw(job.now().scale_rounding(), static_cast<uint64_t>(index), q.random_bits)
                                 : 0u;
       const uint32_t code = block_scale_code(q, block, maximum_of(shared[0]), out.factor(row, col), draw);
       scale_codes[number] = code;

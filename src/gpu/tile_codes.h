@@ -9,6 +9,11 @@
 
 namespace fp4::gpu {
 
+// A place whose step only the device knows.
+FP4_HD inline RandomPlace at_step(RandomPlace place, const uint32_t* step) {
+  return {place.seed, place.stream, step == nullptr ? place.step : *step};
+}
+
 // One operand to be written: where it stands, and where its random draws are.
 struct QuantizeJob {
   Operand out;
@@ -17,6 +22,9 @@ struct QuantizeJob {
   bool use_native = false;  // the device's own conversion, where it applies: proven equal by ProbeNative
   // Codes of blocks that are no part of a row, found beforehand (BlockScales); else the tile finds its own.
   const uint32_t* block_scales = nullptr;
+  const uint32_t* step = nullptr;  // in place of place's, where it is not null
+
+  FP4_HD RandomPlace now() const { return at_step(place, step); }
 };
 
 // Scale codes of the 1 x B blocks of a tile, from the chunk maxima; stored, and left in codes[first chunk of block].
@@ -44,7 +52,7 @@ FP4_HD inline void tile_scales(Group group, const TileView& tile, const Quantize
     const Quantizer& q = out.quantizer;
     const uint32_t draw =
         is_stochastic(q.scale_rounding)
-            ? random_draw(job.place.scale_rounding(), static_cast<uint64_t>(index_in_whole), q.random_bits)
+            ? random_draw(job.now().scale_rounding(), static_cast<uint64_t>(index_in_whole), q.random_bits)
             : 0u;
     const uint32_t code = block_scale_code(q, block, maximum_of(maximum), out.factor(row, col), draw);
     codes[first] = code;
@@ -189,7 +197,7 @@ FP4_HD inline void tile_codes(Group group, const TileView& tile, const QuantizeJ
       return store_packed(out, row, col, packed, count);
     }
     packed = 0;
-    DrawCache draws(job.place, q.random_bits);
+    DrawCache draws(job.now(), q.random_bits);
     const auto first_position = static_cast<uint64_t>((job.row_offset + row) * out.cols + col);
     const int turn = static_cast<int>(i) / 4;
     for (int step = 0; step < chunk_size; ++step) {

@@ -36,9 +36,10 @@ if DEVICE == "cuda" and not torch.cuda.is_available():
     print("[test skipped] torch sees no CUDA device")
     raise SystemExit(0)
 import warnings  # noqa: E402
+from unittest import mock  # noqa: E402
 
 import fp4sim.torch as ft  # noqa: E402
-from fp4sim import _core, _torch_ops  # noqa: E402
+from fp4sim import _core, _torch_group, _torch_ops  # noqa: E402
 from torch import nn  # noqa: E402
 
 if DEVICE == "cpu":
@@ -188,6 +189,93 @@ class Device(unittest.TestCase):
             one.zero_grad()
             checkpoint(one, x, use_reentrant=False).sum().backward()
             self.assertTrue(all(same(p.grad.cpu(), g.cpu()) for p, g in zip(one.parameters(), want)))
+
+class Graphs(unittest.TestCase):
+    """A CUDA graph replays kernels without Python, so that they read the step where the device has it."""
+
+    RECIPES = "mxfp4", "mxfp4_sr_rht", "nvfp4_te", "mxfp4_all_rht16", "fp4_all_the_way", "luq"
+
+    def trained(self, name, step_of, steps=5):
+        """Weights, outputs and gradients after each step; step_of(model, optimizer, x) makes one and returns y and dx."""
+        model, draw, made = mlp(name, "auto"), torch.Generator().manual_seed(2), []
+        optimizer = torch.optim.SGD(model.parameters(), 0.5)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            made += step_of(model, optimizer, torch.randn(40, 64, generator=draw).to(DEVICE))
+            made += [p.detach().clone() for p in model.parameters()]
+        return [t.cpu() for t in made], model
+
+    @staticmethod
+    def eager(model, optimizer, x):
+        x.requires_grad_()
+        y = model(x)
+        y.square().sum().mul(1e-4).backward()
+        optimizer.step()
+        if not _torch_group.TELLS:
+            ft.step(model)
+        return y.detach(), x.grad
+
+    def equal(self, mine, theirs, name):
+        self.assertEqual([i for i, (a, b) in enumerate(zip(mine, theirs)) if not same(a, b)], [], name)
+
+    @unittest.skipUnless(DEVICE == "cpu", "stands for a capture, where there is none")
+    def test_kernels_that_read_their_step_draw_what_python_s_step_draws(self):
+        for name in self.RECIPES:
+            def captured(model, optimizer, x):
+                group, captures = model[0]._group, model[0].step > 0
+                with mock.patch.object(_torch_group, "is_capturing", lambda device: captures):
+                    made = self.eager(model, optimizer, x)
+                if group.is_captured:
+                    group.step = 1000  # what nobody reads any more
+                return made
+
+            want, _ = self.trained(name, self.eager)
+            made, model = self.trained(name, captured)
+            self.assertTrue(model[0]._group.is_captured)
+            self.equal(made, want, name)
+            self.assertEqual((model[0].step, ft.state(model)["groups"][0]["step"]), (5, 5))
+            # As on the host the next step's bits are others, and a step that is set has its own.
+            x, outputs = torch.ones(40, 64), []
+            for step in (2, 3, 2):
+                ft.set_step(model, step)
+                y = model(x.requires_grad_())
+                outputs.append(torch.autograd.grad(y.square().sum(), x)[0])
+            self.assertTrue(same(outputs[0], outputs[2]))
+            if name != "mxfp4":
+                self.assertFalse(same(outputs[0], outputs[1]), name)
+
+    @unittest.skipUnless(DEVICE == "cpu", "stands for a capture, where there is none")
+    def test_what_python_makes_anew_each_step_is_refused(self):
+        for name, why in {"nvfp4_2509_final_bf16": "0: .* recipe nvfp4_2509_final_bf16 has phases$", "ue5m3_hold50": "ue5m3_hold50 holds scales$",
+                          "mx9": "its products run on the host, 0: no kernels for element=mx9$", "mxfp4": "after a training step outside of it$"}.items():
+            model = mlp(name, "auto")
+            ft.step(model)
+            if name != "mxfp4":
+                model(torch.randn(40, 64))
+            with mock.patch.object(_torch_group, "is_capturing", lambda device: True), self.assertRaisesRegex(f4.Error, why):
+                model(torch.randn(40, 64))
+
+    @unittest.skipUnless(DEVICE == "cuda", "needs a device that captures")
+    def test_a_replayed_step_is_the_eager_one(self):
+        for name in self.RECIPES:
+            graph, given, made = torch.cuda.CUDAGraph(), torch.empty(40, 64, device="cuda"), []
+            calls = []
+
+            def replayed(model, optimizer, x):
+                calls.append(1)
+                if len(calls) <= 2:
+                    return self.eager(model, optimizer, x)
+                given.data.copy_(x)
+                if len(calls) == 3:
+                    optimizer.zero_grad()
+                    with torch.cuda.graph(graph):
+                        made[:] = self.eager(model, optimizer, given)
+                graph.replay()
+                return [t.clone() for t in made]
+
+            mine, model = self.trained(name, replayed)
+            self.equal(mine, self.trained(name, self.eager)[0], name)
+            self.assertEqual(model[0].step, 5)
 
 
 if __name__ == "__main__":

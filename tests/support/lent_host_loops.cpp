@@ -12,7 +12,8 @@ struct Counts {
 
 class LentHost final : public HostMemory {
  public:
-  LentHost() : HostMemory(MatrixKind::nvidia, 1 << 20), loops_(MatrixKind::nvidia, 1 << 20) {}
+  explicit LentHost(const uint32_t* step)
+      : HostMemory(MatrixKind::nvidia, 1 << 20), loops_(MatrixKind::nvidia, 1 << 20), step_(step) {}
   std::string description() const override { return "host loops in the place of a lent device"; }
   void* allocate(std::size_t bytes) override {
     ++counts.taken;
@@ -34,15 +35,18 @@ class LentHost final : public HostMemory {
   FP4_GPU_KERNELS(FP4_GPU_RUN)
 #undef FP4_GPU_RUN
 
+  const uint32_t* step() const override { return step_; }
+
  private:
   HostDevice loops_;
+  const uint32_t* step_;
 };
 
 }  // namespace
 
 Device* this_device() { return nullptr; }
 std::string no_device_reason() { return "host loops are lent, call by call"; }
-std::unique_ptr<Device> make_lent_device(const Lender&) { return std::make_unique<LentHost>(); }
+std::unique_ptr<Device> make_lent_device(const Lender& lender) { return std::make_unique<LentHost>(lender.step); }
 
 }  // namespace fp4::gpu
 

@@ -13,7 +13,7 @@ from . import _core
 from ._checks import recipe_of, seed_of
 from ._core import Error
 from ._torch_group import on_step, seed_of_rank
-from ._torch_ops import signed
+from ._torch_ops import is_capturing, signed
 from ._torch_sums import PRODUCTS, reason_against, words_of_products
 
 
@@ -100,6 +100,8 @@ class Products:
         self.step += 1
 
     def multiply(self, name, number, a, b):
+        if is_capturing(a.device):
+            raise Error("transformer_engine: a CUDA graph would keep the random bits of this step; accepted: steps without one")
         product, place = self.recipe[name], PRODUCTS.index(name)
         h = product["hadamard"]
         return torch.ops.fp4sim.gemm(a, b, *self.words[place], product["accumulator"], h["size"], h["signs"], h["normalise"],

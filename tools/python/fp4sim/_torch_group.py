@@ -10,7 +10,7 @@ import torch
 
 from . import _core
 from ._core import Error
-from ._torch_ops import GROUPS, LENT, call, is_exporting
+from ._torch_ops import GROUPS, LENT, call, is_capturing, is_exporting, reaches, signed
 
 TYPES = torch.float32, torch.bfloat16, torch.float16
 SAMPLE = 64  # weights of a group's first layer that tell whether somebody writes past autograd
@@ -60,6 +60,10 @@ class Group:
     repeats, belong to one. The first training forward after a step of an optimizer that holds one of their parameters begins
     the next (torch tells it, fused and compiled ones included), and so does one that meets a parameter which autograd saw
     change. step() and set_step() say it from outside instead.
+
+    Each lent device has a clock beside it, a token [0, seed, step, 1] of the forward to come. A CUDA graph replays calls without
+    Python: from the first capture on kernels read the step there, and what ends a step advances it on the device, in a graph
+    or outside.
     """
 
     def __init__(self, recipe, rows, seed, steps, threads, backend, rank_given=None, device="auto", sums="recipe"):
@@ -82,6 +86,7 @@ class Group:
         self.modules = {}  # number: reference to the module that multiplies
         self.versions, self.seen = {}, set()  # of their parameters by number; numbers with a forward in this step
         self.first, self.sample, self.passes, self.warned = None, None, 0, False
+        self.clocks, self.is_captured = {}, False
         self.key = next(_keys)
         GROUPS[self.key] = self
 
@@ -103,8 +108,9 @@ class Group:
     def __getstate__(self):
         kept = {name: value for name, value in self.__dict__.items()
                 if name not in ("handle", "facts", "asks", "by_torch", "kept", "modules", "versions", "seen", "first", "sample", "passes", "warned",
-                                "key")}
-        return dict(kept, begins=self.begins or self.changed(), held=self.held(), canonical=self.facts["recipe"])
+                                "clocks", "is_captured", "key")}
+        step, begins = self.now()
+        return dict(kept, step=step, begins=begins, held=self.held(), canonical=self.facts["recipe"])
 
     def __setstate__(self, state):
         if "sums" not in state:
@@ -132,16 +138,65 @@ class Group:
         """Whether autograd has seen a parameter change since this step began."""
         return self.watches and any(self.versions[n] != self.version(n) for n in (numbers or self.versions) if n in self.versions)
 
+    def now(self):
+        """(the step, whether the next training forward begins another)."""
+        for clock in self.clocks.values() if self.is_captured else ():
+            return max(int(clock[2]) - 1, 0), True
+        return self.step, self.begins or self.changed()
+
+    def begin(self):
+        """The next training forward begins a step."""
+        if not self.begins or (self.is_captured and not is_capturing(next(iter(self.clocks)))):
+            self.begins = True
+            self.advance()
+
+    def advance(self):
+        for clock in self.clocks.values():
+            clock[2].add_(1)
+
+    def set_step(self, step, begins=False):
+        self.step, self.begins = step, begins
+        for clock in self.clocks.values():
+            clock[2].fill_(step + begins)
+
+    def clock(self, x, number):
+        """Where the kernels of x's device read their step; None where Python says it."""
+        captures = is_capturing(x.device)
+        if captures and not self.is_captured:
+            why = self.against_capture(x)
+            if why:
+                raise Error(f"{self.rows[number][0]}: a CUDA graph would keep the numbers of this step: {why}")
+            self.is_captured = True
+        if x.device not in self.clocks and x.device.type in LENT:
+            step, begins = self.now() if self.is_captured else (self.step, self.begins)
+            with torch.inference_mode(False):
+                self.clocks[x.device] = torch.tensor([0, signed(self.seed_here()), step + begins, 1]).to(x.device)
+        return self.clocks[x.device] if self.is_captured and x.device in self.clocks else None
+
+    def against_capture(self, x):
+        """Why only Python can make each of its steps; empty where a device can."""
+        lends, why = reaches(self, x)
+        recipe = self.facts["recipe"]
+        reasons = {"accepted: after a training step outside of it": x.device not in self.clocks,
+                   "this torch tells no step of an optimizer; accepted: fp4sim.torch.step(model) after each": self.watches and not TELLS,
+                   f"its products run on the host, {why}": not lends, "its rounding or scale is Python's": self.asks,
+                   "sums='torch' draws for each call": self.by_torch is not None,
+                   f"recipe {recipe['name']} has phases": bool(recipe.get("phases")),
+                   f"recipe {recipe['name']} holds scales": max(self.held()) >= 0}
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
     def at(self, number, training):
-        """The step of a forward pass."""
+        """The step of a forward pass, as Python counts."""
         if not training:
             return max(self.step, 1)
         if self.step == 0 or self.begins or self.changed((number,) if TELLS and number not in self.seen else None):
+            if not self.begins:
+                self.advance()
             self.step, self.begins, self.passes, self.first = self.step + 1, False, 0, number
             self.seen.clear()
             self.versions = {n: self.version(n) for n in self.versions}
             self.sample = self.sampled(number)
-        elif number == self.first:
+        elif number == self.first and not self.is_captured:
             self.doubt(number)
         self.seen.add(number)
         if number not in self.versions:
@@ -170,7 +225,10 @@ class Group:
 
     def place(self, number, training):
         """(seed, step) of a forward pass that runs now."""
-        return seed_of_rank(self.seed, self.rank), self.at(number, training)
+        return self.seed_here(), self.at(number, training)
+
+    def seed_here(self):
+        return seed_of_rank(self.seed, self.rank)
 
     def refuse_traces(self, number):
         if torch.jit.is_tracing():
@@ -209,8 +267,8 @@ def _stepped(optimizer, *rest):
     """torch calls this after each step of an optimizer."""
     stepped = {id(p) for part in optimizer.param_groups for p in part["params"]}
     for group in list(GROUPS.values()):
-        if group.watches and not group.begins and any(id(p) in stepped for p in group.parameters()):
-            group.begins = True
+        if group.watches and any(id(p) in stepped for p in group.parameters()):
+            group.begin()
 
 
 _optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim hides it

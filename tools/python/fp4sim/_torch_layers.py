@@ -24,8 +24,8 @@ class Converted:
 
     @property
     def step(self) -> int:
-        """The step of its last training forward; 0 before the first."""
-        return self._group.step
+        """The step of its last training forward; 0 before the first. Of a captured model: the last that has ended."""
+        return self._group.now()[0]
 
     @property
     def recipe(self) -> str:

@@ -23,7 +23,7 @@ EXPORTED = set()  # groups that a graph may outlive its model with
 
 class Lender(ctypes.Structure):
     _fields_ = [("take", ctypes.c_void_p), ("give", ctypes.c_void_p), ("of", ctypes.c_void_p), ("stream", ctypes.c_void_p),
-                ("device", ctypes.c_int)]
+                ("step", ctypes.c_void_p), ("device", ctypes.c_int)]
 
 
 class _Call(ctypes.Structure):
@@ -46,16 +46,19 @@ def _give(memory, stream):
     torch._C._cuda_cudaCachingAllocator_raw_delete(memory)
 
 
-def lender_of(x):
-    """What a call on memory of x's device takes memory and stream from."""
+def is_capturing(device):
+    """Whether its calls become nodes of a CUDA graph."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def lender_of(x, token=None):
+    """What a call on memory of x's device takes memory and stream from; token: of that memory, the step of its random bits."""
+    step = None if token is None else token.data_ptr() + 2 * token.element_size()
     if x.device.type != "cuda":
-        return Lender(device=0)
-    if torch.cuda.is_current_stream_capturing():
-        raise Error("a CUDA graph would keep the random bits and the scales of this step; accepted: torch.compile without "
-                    "CUDA graphs")
+        return Lender(step=step, device=0)
     stream = torch.cuda.current_stream(x.device).cuda_stream
     pointer = lambda function: ctypes.cast(function, ctypes.c_void_p)  # noqa: E731
-    return Lender(pointer(_take), pointer(_give), stream, stream, x.device.index)
+    return Lender(pointer(_take), pointer(_give), stream, stream, step, x.device.index)
 
 
 @functools.lru_cache(None)
@@ -99,8 +102,9 @@ def _sizes(x, weight, wide=-1):
     return parts, x.shape[-2], into, out, (*x.shape[:-1], weight.shape[-3 - wide])
 
 
-def _run(group, number, training, token, sizes, like, x, weight, bias, fill):
-    """fill(call, new, dense) sets what the call computes; `training`, seed and step are those of a token, or of now."""
+def _run(group, number, training, place, sizes, like, x, weight, bias, fill, token=None):
+    """fill(call, new, dense) sets what the call computes; `training` and place, (seed, mark, step), are those of a token, or of
+    now. token: whose step the kernels read themselves."""
     lends, _ = reaches(group, like)
     home = like.device if lends else torch.device("cpu")
     parts, rows, into, out = sizes
@@ -110,10 +114,10 @@ def _run(group, number, training, token, sizes, like, x, weight, bias, fill):
         return t if is_so else t.detach().to(home, torch.float32).contiguous()
 
     given = [None if t is None else dense(t) for t in (x, weight, bias)]
-    call = _Call(None, *token, number, parts, rows, into, out, training, group.threads,
+    call = _Call(None, *place, number, parts, rows, into, out, training, group.threads,
                  *(None if t is None else t.data_ptr() for t in given))
     if lends and like.device.type in LENT:
-        lender = lender_of(like)
+        lender = lender_of(like, token)
         call.lender = ctypes.pointer(lender)
     new = lambda *shape: torch.empty(shape, dtype=torch.float32, device=home)  # noqa: E731
     kept = fill(call, new, dense)
@@ -149,7 +153,9 @@ def _codes(like, group=None, number=0, keeps=False, rows=0):
 
 def _linear(x, weight, bias, group, number, training, keeps):
     group = _group(group)
+    clock = group.clock(x, number)
     seed, step = group.place(number, training)
+    own = None if clock is None else clock.clone()
     if group.by_torch is not None and group.quantised(number):
         return group.by_torch.forward(number, x, weight, bias, seed, step), _token(0, seed, step, training), _codes(x)
     *sizes, shape = _sizes(x, weight)
@@ -161,8 +167,8 @@ def _linear(x, weight, bias, group, number, training, keeps):
         call.kept = kept.data_ptr() if keeps else None
         return y, kept
 
-    call, (y, kept) = _run(group, number, training, (seed, 0, step), sizes, x, x, weight, bias, fill)
-    return y.to(x.device, x.dtype), _token(call.mark, seed, step, training), kept.to(x.device)
+    call, (y, kept) = _run(group, number, training, (seed, 0, step), sizes, x, x, weight, bias, fill, own)
+    return y.to(x.device, x.dtype), _token(call.mark, seed, step, training) if own is None else own, kept.to(x.device)
 
 
 def _gradients(dy, weight, bias, wanted, new):
@@ -177,7 +183,8 @@ def _typed(made, dy, weight, bias):
 
 def _linear_backward(dy, x, weight, bias, kept, token, group, number, wanted):
     group = _group(group)
-    mark, seed, step, training = token.tolist()
+    own = token if group.is_captured and token.device == dy.device else None
+    mark, seed, step, training = token.tolist() if own is None else (0, group.seed_here(), 0, 1)
     group.count_backward(number)
     if group.by_torch is not None and group.quantised(number):
         return group.by_torch.backward(number, dy, x, weight, bias, wanted, seed % 2**64, step)
@@ -191,7 +198,7 @@ def _linear_backward(dy, x, weight, bias, kept, token, group, number, wanted):
         return made, given, codes
 
     sizes = _sizes(dy, weight, -2)[:4]
-    _, (made, *_) = _run(group, number, training, (seed % 2**64, mark, step), sizes, dy, x, weight, bias, fill)
+    _, (made, *_) = _run(group, number, training, (seed % 2**64, mark, step), sizes, dy, x, weight, bias, fill, own)
     return _typed(made, dy, weight, bias)
 
 
@@ -267,7 +274,7 @@ def call(name, *inputs):
 
 def define(name, schema, run, shapes, setup=None, backward=None):
     """An operator with its code for tensors of the host and of CUDA, its shapes alone, and its gradient where it has one."""
-    unsafe = getattr(getattr(torch, "Tag", None), "cudagraph_unsafe", None)  # a step would be kept: compilers cut around it
+    unsafe = getattr(getattr(torch, "Tag", None), "cudagraph_unsafe", None)  # what a capture asks for is the user's to decide: compilers cut around it
     _library.define(name + schema, **({} if unsafe is None else {"tags": (unsafe,)}))
     for key in ("CPU", "CUDA"):
         _library.impl(name, run, key)

@@ -23,18 +23,20 @@ def step(model: _torch.nn.Module) -> None:
     sees torch's optimizers, but none that writes through `.data`.
     """
     for group in _groups(model):
-        group.begins, group.watches = True, False
+        group.begin()
+        group.watches = False
 
 
 def set_step(model: _torch.nn.Module, step: int) -> None:
     """Gives every layer of `model` its step (1, 2, ...), until it is set again."""
     for group in _groups(model):
-        group.step, group.begins, group.watches = _whole(step, "--step", 1, 2**32 - 1), False, False
+        group.set_step(_whole(step, "--step", 1, 2**32 - 1))
+        group.watches = False
 
 
 def state(model: _torch.nn.Module) -> "dict[str, _Any]":
     """What a checkpoint needs beside the state_dict: steps, and the held tensor scales of each recipe."""
-    return {"groups": [{"step": g.step, "begins": g.begins or g.changed(), "held": g.held()} for g in _groups(model)]}
+    return {"groups": [dict(zip(("step", "begins"), g.now()), held=g.held()) for g in _groups(model)]}
 
 
 def load_state(model: _torch.nn.Module, saved: "dict[str, _Any]") -> None:
@@ -47,7 +49,8 @@ def load_state(model: _torch.nn.Module, saved: "dict[str, _Any]") -> None:
         raise Error("load_state: the state belongs to another model")
     for group, mine in zip(groups, saved["groups"]):
         group.restore(mine["held"])
-        group.step, group.begins, group.versions = mine["step"], mine["begins"], {}
+        group.set_step(mine["step"], mine["begins"])
+        group.versions = {}
 
 
 class Converter:
