@@ -5,7 +5,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "src/cpu/gemm/kernel_table.h"
 #include "tests/support/compare_products.h"
+#include "tests/support/drawn_operands.h"
 #include "tests/support/filled_codes.h"
 
 namespace fp4 {
@@ -467,6 +469,45 @@ void compare(Pair (*draw)(Words, int round, Random&), bool (*fits)(Words), int r
   }
 }
 
+// Operands without scales: halves and bytes of every exponent, so that groups lie within reach of fp32 powers, beyond
+// it on either side, or hold infinities and NaN.
+TEST_CASE("adders of chips add operands without scales", "[quick]") {
+  std::vector<Accumulator> rows = {{.kind = AccumulatorKind::aligned,
+                                    .group = 12,
+                                    .fraction_bits = 9,
+                                    .rounding = Rounding::toward_zero,
+                                    .unscaled = true}};
+  for (const AccumulatorInfo& info : accumulator_table) {
+    if (info.row.unscaled && info.row.kind == AccumulatorKind::aligned) rows.push_back(info.row);
+  }
+  constexpr const char* pairs[][2] = {{"bf16", "bf16"},
+                                      {"fp16", "fp16"},
+                                      {"bf16,element=e4m3", "bf16,element=e5m2"},
+                                      {"bf16", "bf16,element=e3m2"},
+                                      {"fp16", "bf16"}};
+  cpu::gemm_uses.reset();
+  Random random(7);
+  for (int round = 0; round < 60; ++round) {
+    for (const auto& words : pairs) {
+      const int64_t k = one_of(random, {1, 7, 16, 50, 64, 130});
+      const auto drawn = [&](const char* spec, int64_t n) {
+        std::vector<float> x = drawn_values(n * k, random);
+        if (round % 3 == 0) {  // what cancels, over a few binades
+          for (float& v : x) v = drawn_value(round - 30, 14, random);
+        }
+        Quantized q;
+        reference_backend().quantize({.x = view_of(x.data(), n, k), .spec = quant_spec_from_words(spec)}, q);
+        return q;
+      };
+      const Quantized a = drawn(words[0], 10), b = drawn(words[1], 19);
+      for (const Accumulator& row : rows) compare_products(a, b, row, std::string(words[0]) + " | " + words[1]);
+    }
+  }
+  const cpu::TileCounts uses = cpu::gemm_uses.read();
+  const auto taken = [&](cpu::GemmKernel kernel) { return uses[static_cast<size_t>(kernel)].taken; };
+  if (backends_under_test().size() > 1)
+    CHECK((taken(cpu::GemmKernel::terms) > 1000 && taken(cpu::GemmKernel::core) > 100));
+}
 TEST_CASE("zeros under large scales", "[quick]") { compare(heavy_zeros, is_vector, 20); }
 TEST_CASE("a row that overflows", "[quick]") { compare(overflowing_row, is_mxfp8, 1); }
 TEST_CASE("sums that have grown", "[quick]") { compare(grown_sums, may_grow, 16); }

@@ -18,8 +18,8 @@ struct TermPanel {
   const double* wide = nullptr;     // the same
   const int32_t* weight = nullptr;  // [k / chunk][16] exponents; of zero factors of single products far below all
   int least = 0;                    // exponents of the non-zero values; -149 stands for every subnormal number
-  int largest = 0;
-  int span = 0;  // largest less least of one row, at most
+  int largest = 0;                  // 128: an infinity or a NaN of an operand without scales
+  int span = 0;                     // largest less least of one row, at most
 };
 
 inline constexpr int term_rows = has_vnni ? 8 : 2;  // as many as registers hold sums of
@@ -90,9 +90,10 @@ FP4_SIMD D cut_products(const float* a, const float* b, int64_t count, F per_uni
   return sum;
 }
 
-// Largest weight of a row's terms and its accumulator.
+// Largest weight of a row's terms and its accumulator; no_term where all are zero.
 FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F acc) {
-  I weight = larger(shift_right<23>(bits(acc) & all(0x7FFFFFFF)) - all(127), all(least_weight));
+  const I magnitude = bits(acc) & all(0x7FFFFFFF);
+  I weight = select(magnitude == all(0), all(no_term), shift_right<23>(magnitude) - all(127));
 #pragma GCC unroll 4
   for (int64_t i = 0; i < terms; ++i) weight = larger(weight, all(a[i * panel_rows]) + load(b + i * panel_rows));
   return weight;
@@ -100,17 +101,21 @@ FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F a
 
 FP4_SIMD F power_lanes(I exponent) { return as_float(shift_left<23>(all(127) + exponent)); }
 
-// One group [first, last) of an aligned sum.
-FP4_SIMD void add_aligned(const Folding& f, const PanelRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
+// One group [first, last) of an aligned sum. False where its largest weight is out of reach of fp32 powers; nothing of
+// a term that fp32 cannot hold would be left of it below a weight that is not.
+FP4_SIMD bool add_aligned(const Folding& f, const PanelRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
   // Single products come in fours: what pads them is zero and has no weight.
   const int64_t terms = f.chunk == 1 ? (last - first + 3) / 4 * 4 : (last - first + f.chunk - 1) / f.chunk;
   const int64_t at = first / f.chunk * panel_rows;
   alignas(64) int32_t weight[term_rows][panel_rows];
   alignas(64) double total[term_rows][panel_rows];
   alignas(64) double high[term_rows][panel_rows] = {};
+  M out_of_reach = {};
   for (int r = 0; r < term_rows; ++r) {
     const F before = load(acc[r]);
-    const I w = largest_weight(t.a.weight + at + t.row + r, t.b.weight + at, terms, before);
+    const I largest = largest_weight(t.a.weight + at + t.row + r, t.b.weight + at, terms, before);
+    out_of_reach = out_of_reach | ((all(least_weight) > largest) & (largest > all(no_term / 2)));
+    const I w = larger(largest, all(least_weight));
     const F per_unit = power_lanes(all(f.fraction_bits) - w);
     D sum = truncated_whole(widened(before) * widened(per_unit));
     const int64_t k = first * panel_rows;
@@ -138,8 +143,9 @@ FP4_SIMD void add_aligned(const Folding& f, const PanelRows& t, int64_t first, i
     const D unit = widened(power_lanes(load(weight[r]) - all(f.fraction_bits)));
     const D sum = load_double(total[r]) * unit;
     const F rounded = f.splits ? toward_zero_sum(load_double(high[r]) * unit, sum) : narrowed_toward_zero(sum);
-    store(acc[r], rounded + all(0.0f));  // any zero is +0
+    store(acc[r], as_float(bits(rounded) & all(f.kept_bits)) + all(0.0f));  // any zero is +0
   }
+  return !any(out_of_reach);
 }
 
 // One block.
@@ -164,9 +170,9 @@ FP4_SIMD void add_group(const Folding& f, const PanelRows& t, int64_t first, int
   }
 }
 
-// Columns [begin, end) of K, rows 0..out.rows of A from lane `half` on.
+// Columns [begin, end) of K, rows 0..out.rows of A from lane `half` on. False: by the core.
 template <Sum kind>
-FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, const TermPanel& b, int64_t begin,
+FP4_TARGET bool terms_tile(const Folding& f, const TermPanel& a, int64_t half, const TermPanel& b, int64_t begin,
                            int64_t end, const TileOutput& out) {
   alignas(64) float acc[tile_rows][panel_rows] = {};
   const int64_t group = f.group > 0 ? f.group : larger<int64_t>(end - begin, 1);
@@ -177,11 +183,14 @@ FP4_TARGET void terms_tile(const Folding& f, const TermPanel& a, int64_t half, c
       switch (kind) {
         case Sum::block: add_block(rows, first, last, acc + r); break;
         case Sum::group: add_group(f, rows, first, last, acc + r); break;
-        case Sum::aligned: add_aligned(f, rows, first, last, acc + r); break;
+        case Sum::aligned:
+          if (!add_aligned(f, rows, first, last, acc + r)) return false;
+          break;
       }
     }
   }
   finish_sums<1>(acc, f.snap_log2, out);
+  return true;
 }
 
 FP4_SIMD void put_scaled(int64_t k, F element, F scale, float* out, double* wide) {
@@ -216,7 +225,7 @@ FP4_TARGET inline void unpack_panel(const Panels& p, int64_t panel, int offset, 
 // Weights of terms: exponents of scales, of single products with the exponents of the elements.
 FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantizer& q, const float* value,
                                    int64_t chunk, int32_t* out) {
-  const int least_scale = q.stores_multiplier() ? -126 : q.scale.min_exponent();
+  const int least_scale = !q.has_scale || q.stores_multiplier() ? -126 : q.scale.min_exponent();
   const float* scale = p.panel_scales(panel);
   const int64_t block = smaller(p.block, p.padded);
   F s = all(0.0f);
@@ -242,13 +251,13 @@ FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantiz
   }
 }
 
-// Exponents of the non-zero values; rows with NaN scales say nothing.
-FP4_TARGET inline void find_span(const float* value, int64_t padded, TermPanel& t) {
+// Exponents of the non-zero values; rows with NaN scales say nothing, but a value without a scale does.
+FP4_TARGET inline void find_span(const float* value, int64_t padded, bool has_scale, TermPanel& t) {
   I least = all(0x7F800000);
   I largest = all(0);
   for (int64_t k = 0; k < padded; ++k) {
     const I magnitude = bits(load(value + k * panel_rows)) & all(0x7FFFFFFF);
-    const I a = select(magnitude > all(0x7F800000), all(0), magnitude);
+    const I a = select(magnitude > all(0x7F800000), all(has_scale ? 0 : 0x7F800000), magnitude);
     least = smaller(least, select(a == all(0), least, a));
     largest = larger(largest, a);
   }
@@ -259,7 +268,7 @@ FP4_TARGET inline void find_span(const float* value, int64_t padded, TermPanel& 
   t.span = largest_lane(select(largest == all(0), all(0), first - last));
 }
 
-using TermsKernel = void (*)(const Folding&, const TermPanel&, int64_t, const TermPanel&, int64_t, int64_t,
+using TermsKernel = bool (*)(const Folding&, const TermPanel&, int64_t, const TermPanel&, int64_t, int64_t,
                              const TileOutput&);
 inline TermsKernel terms_kernel(Sum sum) {
   switch (sum) {

@@ -70,6 +70,9 @@ FP4_TARGET inline bool run_product(Product& p) {
   }
   if (!direct_a) fill_panels(p.a, options);
   fill_panels(p.b, options_b);
+  for (const Side* side : {&p.a, &p.b})
+    if (engine == Engine::blocks && !side->spec.has_scale())
+      std::fill_n(side->panels.scale, side->panels.count * panel_rows, 1.0f);
   if (p.pairs.serves) narrow_sides(p);
   if (options.postpones) complete_aligned(p, options, options_b);
   const GemmFinish finish = {sa.prescale * sb.prescale, p.options.hadamard_divisor, false};

@@ -42,6 +42,7 @@ inline Folding make_folding(const Product& p) {
   f.chunk = row.kind == AccumulatorKind::aligned ? smaller<int64_t>(row.inner, p.run) : 1;
   f.toward_zero = row.rounding == Rounding::toward_zero;
   f.fraction_bits = row.fraction_bits;
+  f.kept_bits = ~0u << (fp32_result_bits - row.result_bits);
   f.zero_exponent = row.zero_exponent;
   f.only_whole = p.only_whole();
   f.a_offset = p.offset;
@@ -52,7 +53,8 @@ inline Folding make_folding(const Product& p) {
   f.least_exponent_a = least(p.a.q);
   f.least_exponent_b = least(p.b.q);
   const float largest_product = p.a.largest_element() * p.b.largest_element();
-  const int terms = floor_log2(static_cast<uint64_t>(largest_product * static_cast<float>(p.a.cols)) + 1) + 1;
+  const float largest_sum = smaller(largest_product * static_cast<float>(p.a.cols), 0x1p62f);
+  const int terms = floor_log2(static_cast<uint64_t>(largest_sum) + 1) + 1;
   f.lowest_bit = p.a.quantum_log2() + p.b.quantum_log2() - scale_fraction_bits(p.a.q) - scale_fraction_bits(p.b.q);
   f.sum_log2 = 2 + terms;
   return f;

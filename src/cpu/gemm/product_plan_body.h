@@ -34,6 +34,7 @@ inline int64_t term_length(const QuantSpec& a, const QuantSpec& b, const Accumul
 // Whether kernels of small integers know the model; `run` is common_run, so that groups are whole runs.
 inline bool knows_integers(const Accumulator& row, int64_t run) {
   if (run % 4 != 0) return false;
+  if (row.result_bits != fp32_result_bits) return false;
   if (row.kind == AccumulatorKind::block) return row.rounding == Rounding::nearest_even;
   if (row.kind == AccumulatorKind::group) {
     return row.group_rounding == Rounding::nearest_even &&
@@ -105,11 +106,29 @@ inline bool is_plain(const Accumulator& row) {
   return row.rounding == Rounding::nearest_even && row.snap_log2 == no_snap;
 }
 
+// An aligned row without what it says of operands without scales and of the bits that its sums keep, which
+// gemm_terms_body.h knows.
+inline Accumulator bare_row(Accumulator row) {
+  if (row.kind != AccumulatorKind::aligned) return row;
+  row.unscaled = row.tf32 = false;
+  row.result_bits = fp32_result_bits;
+  return row;
+}
+
+// Whether gemm_terms_body.h serves two operands without scales: aligned sums of single products that fp32 holds.
+inline bool knows_unscaled(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
+  const auto fits = [](const QuantSpec& s) {
+    const FloatFormat& f = format_of(s.element);
+    return !s.has_scale() && s.prescale == 1.0f && !f.is_grid() && f.code_bits() <= 16 && f.mantissa_bits <= 10;
+  };
+  return fits(a) && fits(b) && row.kind == AccumulatorKind::aligned && row.unscaled && row.inner == 1 &&
+         knows_terms(a, b, row);
+}
+
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (row.zero_exponent > least_zero_weight) return Engine::none;
   if (is_plain_fma(row, a.has_scale(), b.has_scale())) return row.snap_log2 != no_snap ? Engine::none : Engine::fma;
-  if (!a.has_scale() || !b.has_scale()) return Engine::none;
-  if (row.unscaled || row.result_bits != fp32_result_bits) return Engine::none;
+  if (!a.has_scale() || !b.has_scale()) return knows_unscaled(a, b, row) ? Engine::blocks : Engine::none;
   const bool bytes = has_byte_values(a) && has_byte_values(b);
   const bool restarts = a.has_outer_scale() || b.has_outer_scale();  // every 128 columns
   switch (row.kind) {
@@ -245,7 +264,8 @@ inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a,
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return is_known(a) && is_known(b) && is_known(uncut_row(a, b, row)) && choose_engine(a, b, row) != Engine::none;
+  return is_known(a) && is_known(b) && is_known(bare_row(uncut_row(a, b, row))) &&
+         choose_engine(a, b, row) != Engine::none;
 }
 
 }  // namespace fp4::FP4_ISA

@@ -69,7 +69,7 @@ inline bool term_fits_double(const Product& p, int64_t count) {
 }
 
 // The conditions of terms_tile: exact sums, and no power of two beyond fp32. Aligned sums also need every weight within
-// reach of fp32 powers; the others end in subnormal floats as the core does.
+// reach of fp32 powers, without scales those of its largest terms; the others end in subnormal floats as the core does.
 inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, const TermPanel& b, int weight) {
   if (weight > 100 || a.largest > 127 || b.largest > 127) return false;
   if (a.largest < a.least || b.largest < b.least) return true;  // nothing but zeros
@@ -78,6 +78,7 @@ inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, co
     const int64_t count = f.group > 0 ? f.group : p.a.cols;
     return (f.sum == Sum::block && term_fits_double(p, count)) || fits_double(p, a, b, count);
   }
+  if (!p.a.spec.has_scale()) return true;
   const int margin = p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
   if (a.least < -126 || b.least < -126 || a.least + b.least - margin < least_weight) return false;
   return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(p, a, b, f.chunk);
@@ -113,7 +114,7 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
   const float quantum = power_of_two(side.quantum_log2());
   unpack_panel(side.panels, panel, offset, quantum, to.value, to.wide);
   if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, to.value, f.chunk, to.weight);
-  find_span(to.value, side.panels.padded, t);
+  find_span(to.value, side.panels.padded, side.spec.has_scale(), t);
   return t;
 }
 
@@ -156,19 +157,19 @@ FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_
       unpacked = panel;
       const cpu::ScaleRange& range_a = p.a.panels.range[panel];
       const cpu::ScaleRange& range_b = p.b.panels.range[j];
-      const bool fits = p.has_terms && terms_fit(p, f, a, b[j - pb], range_a.largest_log2() + range_b.largest_log2());
-      slow += fits ? 0 : 1;
+      bool fits = p.has_terms && terms_fit(p, f, a, b[j - pb], range_a.largest_log2() + range_b.largest_log2());
       const auto multiply = [&](int64_t, int64_t begin, int64_t stop, const TileOutput& out) {
-        if (fits) return kernel(f, a, row0 % panel_rows, b[j - pb], begin, stop, out);
-        slow_tile(p, row0, j * panel_rows, begin, stop, out);
+        fits = fits && kernel(f, a, row0 % panel_rows, b[j - pb], begin, stop, out);
+        if (!fits) slow_tile(p, row0, j * panel_rows, begin, stop, out);
       };
       const TileOutput out = output_of(p, row0, j, 1);
       if (p.restarts()) {
         outer_tile(p, row0, j, out, multiply);
-        continue;
+      } else {
+        multiply(0, 0, p.a.cols, out);
       }
-      multiply(0, 0, p.a.cols, out);
-      if (fits) continue;
+      slow += fits ? 0 : 1;
+      if (fits || p.restarts()) continue;
       for (int r = 0; r < out.rows; ++r) {
         for (int c = 0; c < out.cols; ++c) out.c[r * out.stride + c] = out.c[r * out.stride + c] * p.factor;
       }

@@ -110,6 +110,7 @@ struct Folding {
   int64_t run = 0;                       // products between changes of scales, at most
   bool toward_zero = false;              // group: of the additions
   int fraction_bits = 35;                // aligned
+  uint32_t kept_bits = ~0u;              // aligned: of a sum
   int zero_exponent = no_zero_exponent;  // aligned: weight of what is zero
   bool only_whole = false;               // aligned: a sum that would be cut is not this one's (uncut_row)
   int a_offset = 0;                      // what A's bytes hold besides their values
