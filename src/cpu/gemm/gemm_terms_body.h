@@ -101,8 +101,8 @@ FP4_SIMD I largest_weight(const int32_t* a, const int32_t* b, int64_t terms, F a
 
 FP4_SIMD F power_lanes(I exponent) { return as_float(shift_left<23>(all(127) + exponent)); }
 
-// One group [first, last) of an aligned sum. False where its largest weight is out of reach of fp32 powers; nothing of
-// a term that fp32 cannot hold would be left of it below a weight that is not.
+// One group [first, last) of an aligned sum. False where its largest weight is out of reach of fp32 powers (nothing of
+// a term that fp32 cannot hold would be left of it below a weight that is not), or it cuts what must stay whole.
 FP4_SIMD bool add_aligned(const Folding& f, const PanelRows& t, int64_t first, int64_t last, float (*acc)[panel_rows]) {
   // Single products come in fours: what pads them is zero and has no weight.
   const int64_t terms = f.chunk == 1 ? (last - first + 3) / 4 * 4 : (last - first + f.chunk - 1) / f.chunk;
@@ -110,14 +110,16 @@ FP4_SIMD bool add_aligned(const Folding& f, const PanelRows& t, int64_t first, i
   alignas(64) int32_t weight[term_rows][panel_rows];
   alignas(64) double total[term_rows][panel_rows];
   alignas(64) double high[term_rows][panel_rows] = {};
-  M out_of_reach = {};
+  M lost = {}, cut = {};
   for (int r = 0; r < term_rows; ++r) {
     const F before = load(acc[r]);
     const I largest = largest_weight(t.a.weight + at + t.row + r, t.b.weight + at, terms, before);
-    out_of_reach = out_of_reach | ((all(least_weight) > largest) & (largest > all(no_term / 2)));
+    lost = lost | ((all(least_weight) > largest) & (largest > all(no_term / 2)));
     const I w = larger(largest, all(least_weight));
     const F per_unit = power_lanes(all(f.fraction_bits) - w);
-    D sum = truncated_whole(widened(before) * widened(per_unit));
+    const D units = widened(before) * widened(per_unit);
+    D sum = truncated_whole(units);
+    cut = cut | (sum != units);
     const int64_t k = first * panel_rows;
     if (f.chunk == 1) {
       sum = sum + cut_products(t.a.value + k + t.row + r, t.b.value + k, terms, per_unit);
@@ -130,7 +132,9 @@ FP4_SIMD bool add_aligned(const Folding& f, const PanelRows& t, int64_t first, i
     t.dots(first + i * f.chunk, f.chunk, dot);
     for (int r = 0; r < term_rows; ++r) {
       const D per_unit = widened(power_lanes(all(f.fraction_bits) - load(weight[r])));
-      D term = truncated_whole(dot[r] * per_unit);
+      const D units = dot[r] * per_unit;
+      D term = truncated_whole(units);
+      cut = cut | (term != units);
       if (f.splits) {  // 2^26 units and more
         const D coarse = truncated_whole(term * all_double(0x1p-26)) * all_double(0x1p26);
         store(high[r], load_double(high[r]) + coarse);
@@ -145,7 +149,7 @@ FP4_SIMD bool add_aligned(const Folding& f, const PanelRows& t, int64_t first, i
     const F rounded = f.splits ? toward_zero_sum(load_double(high[r]) * unit, sum) : narrowed_toward_zero(sum);
     store(acc[r], as_float(bits(rounded) & all(f.kept_bits)) + all(0.0f));  // any zero is +0
   }
-  return !any(out_of_reach);
+  return !any(f.only_whole ? lost | cut : lost);
 }
 
 // One block.

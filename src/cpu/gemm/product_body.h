@@ -25,7 +25,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   int64_t padded = cpu::round_up(larger<int64_t>(p.a.cols, 1), piece);
   p.run = run_of(engine, row, sa, sb, padded);
   padded = cpu::round_up(padded, p.run);
-  p.has_terms = engine == Engine::blocks && !p.only_whole() && knows_terms(sa, sb, row);
+  p.has_terms = engine == Engine::blocks && knows_terms(sa, sb, row);
   const bool integers = engine == Engine::blocks && has_byte_values(sa) && has_byte_values(sb);
   const bool known = row.kind == AccumulatorKind::block ? is_plain(row) : has_vnni;
   p.has_dots = integers && known && knows_integers(row, p.run) &&

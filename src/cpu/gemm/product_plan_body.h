@@ -144,9 +144,10 @@ inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumu
     case AccumulatorKind::fma: break;
     case AccumulatorKind::floor_aligned:
     case AccumulatorKind::windowed: {  // what is cut is left to the core
-      const bool fits = has_vnni && bytes && !has_wide_scale(a) && !has_wide_scale(b) && row.group > 0 && !restarts;
+      const bool fits = bytes && !has_wide_scale(a) && !has_wide_scale(b) && row.group > 0 && !restarts;
       const Accumulator uncut = uncut_row(a, b, row);
-      const bool proves = uncut.fraction_bits > 24 && knows_integers(uncut, common_run(a, b, uncut, 1024));
+      const bool integers = has_vnni && knows_integers(uncut, common_run(a, b, uncut, 1024));
+      const bool proves = uncut.fraction_bits > 24 && (integers || knows_terms(a, b, uncut));
       return fits && is_windowed_alone(uncut, row) && proves ? Engine::blocks : Engine::none;
     }
     case AccumulatorKind::floor_aligned_pairs:
