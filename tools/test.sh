@@ -19,7 +19,7 @@ stage_build() {
   cmake --preset ci -DFP4_TESTS=ON >/dev/null
   cmake --build --preset ci -j "$jobs"
 }
-# Five programs have more cases than need be compared each time (tests/support/share.h): a 24th of them, all with FULL=1.
+# Seven programs have more cases than need be compared each time (tests/support/share.h): a share of them, all with FULL=1.
 # The cases that find the faults of tests/mutants.md run whole. A test that hangs is named and tried once more.
 # Tests wait for files, browsers and one another a seventh of the time: what stage_clang compiles begins beside them.
 stage_test() {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "src/text/error.h"
@@ -86,10 +87,11 @@ class RaceJudge {
   }
 
   // Of the last look that both have had.
-  PairedDifference compare(size_t a, size_t b) const {
-    const size_t seeds = last_look(a, b);
-    if (seeds == 0) return {};
-    return difference_at_best(racers_[a].loss, racers_[b].loss, seeds, race_level(rules_, pairs_, seeds));
+  const PairedDifference& compare(size_t a, size_t b) const {
+    const auto [known, fresh] = known_.try_emplace({a, b});
+    if (const size_t seeds = fresh ? last_look(a, b) : 0; seeds > 0)
+      known->second = difference_at_best(racers_[a].loss, racers_[b].loss, seeds, race_level(rules_, pairs_, seeds));
+    return known->second;
   }
 
  private:
@@ -233,10 +235,6 @@ class RaceJudge {
     const auto doubt = [](const PairedDifference& d) {  // how far the interval is from excluding 0 below
       return d.interval ? -d.interval->low : INFINITY;
     };
-    const auto name = [&](size_t rival, const PairedDifference& d) {
-      verdict.rival = rival;
-      verdict.difference = d;
-    };
     for (const size_t rival : rivals) {
       const PairedDifference d = compare(racer, rival);
       const bool tie = is_tie(d);
@@ -251,7 +249,7 @@ class RaceJudge {
       } else if (verdict.rival != no_rival && std::fabs(d.mean) >= std::fabs(verdict.difference.mean)) {
         continue;
       }
-      name(rival, d);
+      verdict.rival = rival, verdict.difference = d;
     }
     return verdict.word != FrontStatus::undecided;
   }
@@ -310,6 +308,7 @@ class RaceJudge {
   const RaceRules& rules_;
   size_t pairs_;
   double failure_ = 0;
+  mutable std::map<std::pair<size_t, size_t>, PairedDifference> known_;
   RaceState state_;
 };
 

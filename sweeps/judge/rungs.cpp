@@ -11,7 +11,9 @@ PairedDifference pair_of(const std::vector<double>& mine, const std::vector<doub
                          double level) {
   PairedDifference pair;
   std::vector<double> differences;
-  for (size_t s = 0; s < std::min({seeds, mine.size(), theirs.size()}); ++s) {
+  seeds = std::min({seeds, mine.size(), theirs.size()});
+  differences.reserve(seeds);
+  for (size_t s = 0; s < seeds; ++s) {
     if (std::isnan(mine[s]) || std::isnan(theirs[s])) continue;
     const bool mine_diverged = std::isinf(mine[s]), theirs_diverged = std::isinf(theirs[s]);
     pair.diverged += mine_diverged && !theirs_diverged;
@@ -19,10 +21,7 @@ PairedDifference pair_of(const std::vector<double>& mine, const std::vector<doub
     if (!mine_diverged && !theirs_diverged) differences.push_back(mine[s] - theirs[s]);
   }
   const Summary summary = summarise(differences, 1 - level);
-  pair.n = summary.n;
-  pair.mean = summary.mean;
-  pair.sd = summary.sd;
-  pair.interval = summary.interval;
+  pair.n = summary.n, pair.mean = summary.mean, pair.sd = summary.sd, pair.interval = summary.interval;
   pair.diverges_more = diverges_more_often(pair.diverged, pair.rival_diverged, level);
   pair.rival_diverges_more = diverges_more_often(pair.rival_diverged, pair.diverged, level);
   return pair;
@@ -64,7 +63,7 @@ bool diverges_more_often(size_t alone, size_t rival_alone, double level) {
 std::vector<bool> rungs_in_play(const RungLosses& losses, size_t seeds, double level) {
   std::vector<bool> ran(losses.size());
   for (size_t e = 0; e < losses.size(); ++e)
-    for (size_t s = 0; s < std::min(seeds, losses[e].size()); ++s) ran[e] = ran[e] || !std::isnan(losses[e][s]);
+    for (size_t s = 0; s < std::min(seeds, losses[e].size()) && !ran[e]; ++s) ran[e] = !std::isnan(losses[e][s]);
   std::vector<bool> in_play = ran;
   for (size_t e = 0; e < losses.size(); ++e)
     for (size_t other = 0; other < losses.size() && in_play[e]; ++other)

@@ -113,11 +113,11 @@ double kendall_tau(std::span<const double> a, std::span<const double> b) {
 
 double quantile(std::vector<double> values, double q) {
   if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::sort(values.begin(), values.end());
   const double position = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(position);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (position - static_cast<double>(below)) * (values[above] - values[below]);
+  const auto below = values.begin() + static_cast<std::ptrdiff_t>(position);
+  std::nth_element(values.begin(), below, values.end());
+  const double above = below + 1 == values.end() ? *below : *std::min_element(below + 1, values.end());
+  return *below + (position - std::floor(position)) * (above - *below);
 }
 
 }  // namespace fp4::sweeps

@@ -1,6 +1,6 @@
 // Long loops of cases run in part where they would take minutes: tools/test.sh sets the environment variable
-// FP4_TEST_SHARE to 12 for its sanitizer stage, and a drawn twelfth of the cases is compared. Five programs have more
-// than need be compared each time (accidents, backends, backends_products, json_readers, recipes);
+// FP4_TEST_SHARE to 12 for its sanitizer stage, and a drawn twelfth of the cases is compared. Seven programs have more
+// than need be compared each time (accidents, backends, backends_products, json_readers, race_tuned, recipes, rtl);
 // FP4_TEST_SHARE_LARGE, 24 in stage `test` and 144 under sanitizers, is for them alone. Absent, all cases run.
 #pragma once
 
