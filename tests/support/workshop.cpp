@@ -159,7 +159,8 @@ Workshop::Workshop() {
   Json quick = Json::parse(run_cli("show quick --kind grid").out);
   quick["task"] = {"classifier", "regression"};
   quick["axes"]["recipe"] = {"mxfp4", "nvfp4", "mxfp8"};
-  quick["train"] = {{"steps", 3}};
+  quick["axes"]["task.*.width"] = {32};  // examples are drawn and judged in a third of the time
+  quick["train"] = {{"steps", 3}, {"curve_points", 1}};
   quick["seeds"] = 2;
   quick["race"]["seeds"] = 10;
   quick["tune"]["train.lr"]["rungs"] = 2;
@@ -168,7 +169,7 @@ Workshop::Workshop() {
   write_text(folder_ / "made/quick.json", quick.dump());
   write_text(
       folder_ / "made/wgrad.json",
-      R"({"name": "wgrad", "task": "regression", "seeds": 3, "base": "mxfp4_all", "train": {"steps": 3}, "axes": {
+      R"({"name": "wgrad", "task": "regression", "seeds": 3, "base": "mxfp4_all", "train": {"steps": 3, "curve_points": 1}, "axes": {
                  "wgrad.hadamard": [{"label": "none", "size": 0}, {"label": "H16", "size": 16, "signs": "none"}],
                  "wgrad.*.rounding": ["nearest_even", "stochastic"], "task.*.outliers.token": [0, 1]}})");
 }
