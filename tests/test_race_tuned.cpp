@@ -222,8 +222,8 @@ Raced race(World& world, const std::vector<std::vector<size_t>>& chosen, const W
   return result;
 }
 
-// 200 with FULL=1, half of them in stage `test`, 40 under sanitizers.
-const size_t replays = std::max<size_t>(40, 200 / std::max(fp4::test::share(), std::min(fp4::test::large_share(), 2u)));
+// 40 under sanitizers.
+const size_t replays = std::max<size_t>(40, 200 / fp4::test::share());
 
 struct Tally {
   size_t families = 0, races = 0;  // with a false word
