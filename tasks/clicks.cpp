@@ -7,9 +7,9 @@
 #include <sstream>
 
 #include "fp4/elementary.h"
+#include "src/text/byte_source.h"
 #include "src/text/csv.h"
 #include "src/text/error.h"
-#include "src/text/input_file.h"
 #include "src/text/words.h"
 #include "tasks/task_data.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "fp4/elementary.h"
+#include "src/text/byte_source.h"
 #include "src/text/error.h"
-#include "src/text/input_file.h"
 
 namespace fp4::tasks {
 

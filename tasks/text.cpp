@@ -8,8 +8,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "src/text/byte_source.h"
 #include "src/text/error.h"
-#include "src/text/input_file.h"
 #include "tasks/task_data.h"
 
 namespace fp4::tasks {

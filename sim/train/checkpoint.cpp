@@ -9,6 +9,7 @@
 #include "sim/train/validation.h"
 #include "src/files/output.h"
 #include "src/files/sha256.h"
+#include "src/text/byte_source.h"
 #include "src/text/error.h"
 #include "src/text/input_file.h"
 #include "src/text/json_reader.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "src/files/open_array.h"
-#include "src/text/input_file.h"
+#include "src/text/byte_source.h"
 #include "src/text/named_rows.h"
 
 namespace fp4::golden {

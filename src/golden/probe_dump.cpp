@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "fp4/gemm.h"
-#include "src/text/input_file.h"
+#include "src/text/byte_source.h"
 #include "src/text/named_rows.h"
 
 namespace fp4::golden {

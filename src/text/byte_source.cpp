@@ -93,6 +93,14 @@ Bytes open_file(const std::string& path) {
   return std::make_shared<FileSource>(path, descriptor, static_cast<std::uint64_t>(status.st_size));
 }
 
+std::string read_file(const std::string& path, std::uint64_t most) {
+  const Bytes file = open_file(path);
+  if (file->size() > most) throw Error(fmt::format("{}: cannot be read: it is larger than {} MB", path, most >> 20));
+  std::string content(static_cast<std::size_t>(file->size()), '\0');
+  file->read(0, content.data(), content.size());
+  return content;
+}
+
 Bytes open_memory(std::string name, std::vector<unsigned char> bytes) {
   return std::make_shared<MemorySource>(std::move(name), std::move(bytes));
 }

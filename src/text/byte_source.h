@@ -45,6 +45,13 @@ using Bytes = std::shared_ptr<ByteSource>;
 // A regular file. Error when it is missing, a directory, a pipe or not readable.
 Bytes open_file(const std::string& path);
 
+// The whole content of a regular file of at most `most` bytes, in the one way in which somebody else's comes into
+// memory: a pipe would wait for ever and a device never ends, so both are refused; what the file gains while it is read
+// does not count. Error with exit code 2, naming the file: absent, not readable, a folder, a pipe, a device, larger;
+// with exit code 1 when the disk fails.
+inline constexpr std::uint64_t any_size = ~std::uint64_t{0};
+std::string read_file(const std::string& path, std::uint64_t most = any_size);
+
 // Bytes held in memory (fuzzers, tests).
 Bytes open_memory(std::string name, std::vector<unsigned char> bytes);
 

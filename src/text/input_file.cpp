@@ -1,6 +1,5 @@
 #include "src/text/input_file.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <map>
@@ -41,14 +40,6 @@ void refuse_input(const std::string& path) {
   const auto found = own_inputs()->find({status.st_dev, status.st_ino});
   if (found != own_inputs()->end() && !found->second)
     throw Error(path + ": is an input of this command, which no output replaces; give another file");
-}
-
-std::string read_file(const std::string& path, std::uint64_t most) {
-  const Bytes file = open_file(path);
-  if (file->size() > most) throw Error(fmt::format("{}: cannot be read: it is larger than {} MB", path, most >> 20));
-  std::string content(static_cast<std::size_t>(file->size()), '\0');
-  file->read(0, content.data(), content.size());
-  return content;
 }
 
 }  // namespace fp4

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <filesystem>
 
+#include "src/text/byte_source.h"
 #include "src/text/embedded.h"
-#include "src/text/input_file.h"
 
 namespace fp4 {
 

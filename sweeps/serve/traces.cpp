@@ -9,8 +9,8 @@
 
 #include "fp4/elementary.h"
 #include "fp4/rng.h"
+#include "src/text/byte_source.h"
 #include "src/text/error.h"
-#include "src/text/input_file.h"
 #include "src/text/words.h"
 
 namespace fp4::serve {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "src/files/output.h"
+#include "src/text/byte_source.h"
 #include "src/text/error.h"
-#include "src/text/input_file.h"
 #include "src/text/json_reader.h"
 #include "sweeps/engine/runs_csv.h"
 #include "sweeps/explore/sweep.h"

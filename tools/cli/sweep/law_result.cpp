@@ -9,9 +9,9 @@
 #include <span>
 #include <tuple>
 
+#include "src/text/byte_source.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
-#include "src/text/input_file.h"
 #include "src/text/member_json.h"
 #include "sweeps/engine/runs_csv.h"
 #include "sweeps/judge/results.h"

@@ -10,9 +10,9 @@
 #include <sstream>
 
 #include "src/files/output_file.h"
+#include "src/text/byte_source.h"
 #include "src/text/csv.h"
 #include "src/text/error.h"
-#include "src/text/input_file.h"
 #include "src/text/named_rows.h"
 #include "sweeps/report/forest.h"
 #include "tools/cli/options.h"
