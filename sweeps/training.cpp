@@ -18,11 +18,6 @@ namespace fp4::sweeps {
 
 namespace {
 
-Json nameless(Json recipe) {
-  for (const char* key : {"name", "doc", "source", "deviations"}) recipe.erase(key);
-  return recipe;
-}
-
 // Products with an operand of another format than fp32, bf16 and fp16.
 double quantised_count(const sim::History& history) {
   double count = 0;
@@ -94,8 +89,8 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
       .canonical =
           [](const Json& given) {
             Json config = tasks::canonical(given);
-            config["recipe"] = nameless(std::move(config["recipe"]));
-            if (config.contains("branch")) config["branch"]["recipe"] = nameless(config["branch"]["recipe"]);
+            config["recipe"] = tasks::nameless(std::move(config["recipe"]));
+            if (config.contains("branch")) config["branch"]["recipe"] = tasks::nameless(config["branch"]["recipe"]);
             return config;
           },
       .hash = tasks::config_hash,
@@ -115,7 +110,7 @@ Simulator real_simulator(const std::string& backend, bool with_signature) {
             if (tasks::resumes(file, config, seed)) options.resume_from = file;
             return record_of_run(config, seed, options, backend);
           },
-      .recipe = [](const std::string& name) { return nameless(sim::to_json(sim::recipe_from_json(name))); },
+      .recipe = [](const std::string& name) { return tasks::nameless(sim::to_json(sim::recipe_from_json(name))); },
       .task_has = task_has,
       .signature = {},
       .train_signature = tasks::train_signature};

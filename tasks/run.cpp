@@ -137,6 +137,12 @@ const Schema& task_schema(const std::string& name) {
   return it->second;
 }
 
+Json nameless(Json recipe) { return without(std::move(recipe), {"name", "doc", "source", "deviations"}); }
+
+Json canonical_recipe(const Json& given, const std::string& place) {
+  return to_json(sim::canonical(recipe_from_json(given, place)));
+}
+
 Json canonical(const Json& given) {
   const std::vector<std::string> sections = {"branch", "eval", "recipe", "task", "train"};
   if (!given.is_object()) throw Error("configuration: expected an object with task, recipe, train, branch and eval");
@@ -157,12 +163,11 @@ Json canonical(const Json& given) {
   const Schema train = with_defaults(
       train_schema(), t.train_defaults(result["task"], given_train.is_object() ? given_train : Json::object()));
   result["train"] = told("task", t.schema(parameters), [&] { return sim::canonical(train, given_train, "train"); });
-  result["recipe"] = to_json(sim::canonical(recipe_from_json(given.value("recipe", Json("fp32")))));
+  result["recipe"] = canonical_recipe(given.value("recipe", Json("fp32")));
   if (given.contains("branch")) {
     JsonReader branch(given.at("branch"), "branch");
     const JsonReader recipe = branch.at("recipe"), at = branch.at("at");
-    result["branch"] = {{"recipe", to_json(sim::canonical(recipe_from_json(recipe.json(), recipe.place())))},
-                        {"at", at.number(0, 1e9)}};
+    result["branch"] = {{"recipe", canonical_recipe(recipe.json(), recipe.place())}, {"at", at.number(0, 1e9)}};
     if (const auto distil = branch.find("distil"); distil && distil->number(0, 1) > 0)
       result["branch"]["distil"] = distil->number(0, 1);
     branch.finish();
@@ -173,7 +178,7 @@ Json canonical(const Json& given) {
   if (given.contains("eval")) {
     JsonReader eval(given.at("eval"), "eval");
     const JsonReader recipe = eval.at("recipe");
-    result["eval"] = {{"recipe", to_json(sim::canonical(recipe_from_json(recipe.json(), recipe.place())))}};
+    result["eval"] = {{"recipe", canonical_recipe(recipe.json(), recipe.place())}};
     eval.finish();
   }
   return result;
@@ -190,14 +195,11 @@ std::string config_hash(const Json& config) {
                {"loss_scaling", false}};
   Json hashed = Json::object();
   hashed["defaults"] = defaults_number;
-  const auto without_names = [](const Json& recipe) {
-    return without(recipe, {"name", "doc", "source", "deviations"});
-  };
-  hashed["recipe"] = difference(without_names(config.at("recipe")), base);
+  hashed["recipe"] = difference(nameless(config.at("recipe")), base);
   for (const char* section : {"branch", "eval"})
     if (config.contains(section)) {
       hashed[section] = config.at(section);
-      hashed[section]["recipe"] = difference(without_names(config.at(section).at("recipe")), base);
+      hashed[section]["recipe"] = difference(nameless(config.at(section).at("recipe")), base);
     }
   Json parameters = config.at("task");
   for (const std::string& key : t.file_parameters())
@@ -375,7 +377,7 @@ Evaluated evaluate(const std::string& path, const Json& recipe, const RunOptions
   c.config.erase("ranks");
   c.config = at_place(path + ": its configuration", [&] { return canonical(c.config); });
   Evaluated out{c.config, {}};
-  if (!recipe.is_null()) out.config["recipe"] = to_json(sim::canonical(recipe_from_json(recipe)));
+  if (!recipe.is_null()) out.config["recipe"] = canonical_recipe(recipe);
   if (const std::string reason = reason_against(out.config, /*is_judged=*/true); !reason.empty())
     throw Error(recipe.is_null() ? path + ": its configuration: " + reason : reason);
   RunOptions own = with_signatures(options, out.config);

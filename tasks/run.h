@@ -29,6 +29,12 @@ const sim::Schema& task_schema(const std::string& name);
 /// fields erased, keys sorted. Throws fp4::Error for unknown names, fields, words and ranges.
 Json canonical(const Json& given);
 
+/// Its recipe alone, of a name, a path or an object; `place` opens messages.
+Json canonical_recipe(const Json& given, const std::string& place = "recipe");
+
+/// The words of a recipe that change what it computes: all but its name, doc, source and deviations.
+Json nameless(Json recipe);
+
 /// First 16 hex digits of SHA-256 over a canonical configuration; data files count by content, never by path.
 std::string config_hash(const Json& canonical);
 

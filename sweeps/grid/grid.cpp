@@ -395,6 +395,8 @@ std::string_view file_of_recipe(std::string_view word) {
   return file.ends_with(".json") ? file : std::string_view();
 }
 
+bool names_file(std::string_view recipe) { return !file_of_recipe(recipe).empty(); }
+
 std::vector<size_t> RaceSettings::rounds() const {
   std::vector<size_t> rounds;
   for (size_t n = 10; n < seeds; n *= 2) rounds.push_back(n);

@@ -98,7 +98,7 @@ struct Grid {
 
 // The file that a word for a recipe leads to, PATH.json of PATH.json and of PATH.json@GEMM; "" for none.
 std::string_view file_of_recipe(std::string_view word);
-inline bool names_file(std::string_view recipe) { return !file_of_recipe(recipe).empty(); }
+bool names_file(std::string_view recipe);
 
 // Reads and checks the structure (unknown keys, empty axes, bad seeds); values are checked by `expand`, with the
 // trainer's own schema. `place` opens messages.

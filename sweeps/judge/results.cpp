@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/rules/recipe.h"
 #include "src/text/error.h"
 #include "src/text/words.h"
 #include "sweeps/grid/recipe_overlay.h"
+#include "tasks/run.h"
 
 namespace fp4::sweeps {
 
@@ -206,12 +206,6 @@ std::vector<double> Results::all_gaps(const ConfigResult& config, Metric metric)
   return values;
 }
 
-// The words of a recipe that change what it computes.
-static Json words_of(Json recipe) {
-  for (const char* key : {"name", "doc", "source", "deviations"}) recipe.erase(key);
-  return recipe;
-}
-
 bool Results::is_plain(const ConfigResult& config, std::string_view recipe) const {
   bool varies = false;  // some axis changes the recipe that its name stands for
   for (size_t i = 0; i < config.labels.size(); ++i) {
@@ -226,9 +220,8 @@ bool Results::is_plain(const ConfigResult& config, std::string_view recipe) cons
   const auto found = known.find(recipe);
   const Json& plain = found != known.end()
                           ? found->second
-                          : known[std::string(recipe)] =
-                                words_of(sim::to_json(sim::canonical(sim::recipe_from_json(std::string(recipe)))));
-  return words_of(Json::parse(config.record.config).value("recipe", Json())) == plain;
+                          : known[std::string(recipe)] = tasks::nameless(tasks::canonical_recipe(std::string(recipe)));
+  return tasks::nameless(Json::parse(config.record.config).value("recipe", Json())) == plain;
 }
 
 bool Results::diverged(const ConfigResult& config) {

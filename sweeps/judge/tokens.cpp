@@ -115,10 +115,10 @@ TokenCurves::TokenCurves(const Results& results) : results_(results) {
       json.at("train").erase("steps");
       shared->second = json.dump() + std::string(word(fp32->record.at == At::edge ? At::best : fp32->record.at));
     }
-    const Json json = Json::parse(config.record.config);
-    rungs_[member(config)].emplace(json.at("train").value("steps", 0.0) * tokens_per_step(json), &config);
     if (results.is_plain(config, config.record.recipe))
       plain_.try_emplace({config.record.reference, config.record.recipe}, &config);
+    const Json json = Json::parse(config.record.config);
+    rungs_[member(config)].emplace(json.at("train").value("steps", 0.0) * tokens_per_step(json), &config);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
 #include "sweeps/serve/policies.h"
+#include "tasks/run.h"
 #include "tasks/task_data.h"
 #include "tools/cli/glossary.h"
 
@@ -215,7 +216,7 @@ ordered_json show_in_kind(const Kind& kind, const std::string& name, bool brief)
     out.update(without_defaults(full, accumulator_json({"", "", "", Evidence::defined, {}})));
     return out;
   }
-  if (word == "recipe" && !brief) return sim::to_json(sim::canonical(sim::recipe_from_json(name)));
+  if (word == "recipe" && !brief) return tasks::canonical_recipe(name);
   if (brief && name.find('@') != std::string::npos) return {{"base", name}};
   ordered_json out = parse(kind.folder, name);
   if (!brief || word != "hardware") return out;
