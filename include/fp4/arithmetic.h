@@ -156,11 +156,6 @@ struct TensorFactor {
   float amax = 0.0f;  // that they were made from; only errors of trials read it
 };
 
-// A number beyond every format, standing for an fp32 overflow: it saturates.
-inline constexpr Magnitude overflowed = {1, 4096, false};
-
-FP4_HD constexpr Magnitude magnitude_or_overflow(float x) { return is_finite(x) ? exact_magnitude(x) : overflowed; }
-
 // The magnitude of y under `multiply`.
 FP4_HD constexpr float multiplied(Compute c, float x, TensorFactor t) { return computed(c, x * t.te_multiplier); }
 

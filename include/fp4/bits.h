@@ -80,6 +80,11 @@ FP4_HD constexpr Magnitude exact_magnitude(float x) {
   return {fraction | 0x800000u, field - 150, false};
 }
 
+// A number beyond every format, standing for an fp32 overflow: it saturates.
+inline constexpr Magnitude overflowed = {1, 4096, false};
+
+FP4_HD constexpr Magnitude magnitude_or_overflow(float x) { return is_finite(x) ? exact_magnitude(x) : overflowed; }
+
 // a*b exactly; both significands together at most 64 bits (24-bit factors, at most two of them and a small integer).
 FP4_HD constexpr Magnitude exact_product(Magnitude a, Magnitude b) {
   return {a.significand * b.significand, a.exponent + b.exponent, false};
@@ -126,30 +131,6 @@ FP4_HD constexpr Magnitude quotient(Magnitude a, Magnitude b) {
   const LongQuotient q = {static_cast<uint64_t>(wide / denominator), static_cast<uint64_t>(wide % denominator)};
 #endif
   return {q.quotient, a.exponent - shift_a - 63 - b.exponent + shift_b, q.remainder != 0};
-}
-
-// How a magnitude lies on a grid of step 2^unit_log2: whole steps and the exact rest as a 64-bit binary fraction.
-struct Fraction {
-  uint64_t bits = 0;    // floor(rest * 2^64)
-  bool sticky = false;  // something non-zero below those 64 bits
-};
-struct GridPosition {
-  uint64_t whole = 0;
-  Fraction rest;
-};
-
-FP4_HD constexpr GridPosition position_on_grid(Magnitude x, int unit_log2) {
-  const int shift = unit_log2 - x.exponent;
-  // 2^64 steps and more: such numbers lie on every grid asked for here, only the empty rest is read
-  if (shift <= -64) return {~uint64_t{0}, {0, x.sticky}};
-  if (shift <= 0) return {x.significand << -shift, {0, x.sticky}};
-  if (shift < 64) return {x.significand >> shift, {x.significand << (64 - shift), x.sticky}};
-  if (shift == 64) return {0, {x.significand, x.sticky}};
-  if (shift < 128) {
-    const int down = shift - 64;
-    return {0, {x.significand >> down, x.sticky || (x.significand << (64 - down)) != 0}};
-  }
-  return {0, {0, !x.is_zero()}};
 }
 
 }  // namespace fp4

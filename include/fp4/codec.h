@@ -87,9 +87,8 @@ FP4_HD constexpr uint32_t encode(const FloatFormat& f, Magnitude x, bool negativ
   if (f.is_grid()) return encode_on_grid(*f.grid, x, negative, how);
   if (x.is_zero()) return 0;
   if (x.log2_floor() > f.max_exponent()) return code_beyond(f, negative, how.mode);
-  const uint64_t floor_code = round_to_grid(f, x, negative, {Rounding::toward_zero, 0, 0});
-  if (floor_code >= f.largest_code && !f.overflows) return f.largest_code;
-  return static_cast<uint32_t>(round_to_grid(f, x, negative, how));
+  const auto code = static_cast<uint32_t>(round_to_grid(f, x, negative, how));
+  return f.overflows || code <= f.largest_code ? code : f.largest_code;
 }
 
 // One IEEE fp32 rounding (nearest even or toward zero) of an exact magnitude; overflow gives infinity, or the

@@ -62,12 +62,6 @@ struct IntegerRow {
   float inverse = 0.0f;  // codes are (x - bias) * inverse, rounded
 };
 
-FP4_HD constexpr float to_fp16(float x) {
-  const FloatFormat& fp16 = format_of(Element::fp16);
-  const uint32_t code = encode(fp16, exact_magnitude(x), is_negative(x), {});
-  return decode(fp16, code | (is_negative(x) ? fp16.sign_code() : 0u));
-}
-
 /// What a row with these extremes carries, by the rules above; all NaN where one of it is not finite.
 FP4_HD constexpr IntegerRow integer_row(int bits, float least, float largest) {
   constexpr IntegerRow none = {float_of(canonical_nan_bits), float_of(canonical_nan_bits), 0.0f};
@@ -78,11 +72,11 @@ FP4_HD constexpr IntegerRow integer_row(int bits, float least, float largest) {
     r = {range / 255.0f, least, 255.0f / (range + 1e-8f)};
   } else {
     const float top = static_cast<float>((1 << bits) - 1);
-    r.bias = to_fp16(least);
+    r.bias = rounded_to_fp16(least);
     if (!is_finite(r.bias)) return none;
     const float range = largest - r.bias;
     if (!is_finite(range)) return none;
-    r.scale = range == 0.0f ? 1.0f : to_fp16(range / top);
+    r.scale = range == 0.0f ? 1.0f : rounded_to_fp16(range / top);
     if (!is_finite(r.scale)) return none;
     if (r.scale == 0.0f) r.scale = 1.0f;
     r.inverse = 1.0f / r.scale;

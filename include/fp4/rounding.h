@@ -78,6 +78,30 @@ FP4_HD constexpr bool is_stochastic(Rounding mode) {
 }
 static_assert(rows_agree(rounding_table, [](const RoundingInfo& r) { return r.is_stochastic == is_stochastic(r.id); }));
 
+// How a magnitude lies on a grid of step 2^unit_log2: whole steps and the exact rest as a 64-bit binary fraction.
+struct Fraction {
+  uint64_t bits = 0;    // floor(rest * 2^64)
+  bool sticky = false;  // something non-zero below those 64 bits
+};
+struct GridPosition {
+  uint64_t whole = 0;
+  Fraction rest;
+};
+
+FP4_HD constexpr GridPosition position_on_grid(Magnitude x, int unit_log2) {
+  const int shift = unit_log2 - x.exponent;
+  // 2^64 steps and more: such numbers lie on every grid asked for here, only the empty rest is read
+  if (shift <= -64) return {~uint64_t{0}, {0, x.sticky}};
+  if (shift <= 0) return {x.significand << -shift, {0, x.sticky}};
+  if (shift < 64) return {x.significand >> shift, {x.significand << (64 - shift), x.sticky}};
+  if (shift == 64) return {0, {x.significand, x.sticky}};
+  if (shift < 128) {
+    const int down = shift - 64;
+    return {0, {x.significand >> down, x.sticky || (x.significand << (64 - down)) != 0}};
+  }
+  return {0, {0, !x.is_zero()}};
+}
+
 // t = d * 2^n split into its whole part and what follows; n in {4, 8, 16, 32}.
 //   d.bits  | n whole bits of t | 64-n bits after the point | sticky
 FP4_HD constexpr bool stochastic_rounds_up(Rounding mode, int random_bits, Fraction d, uint32_t r) {

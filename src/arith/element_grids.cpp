@@ -43,7 +43,7 @@ bool is_same(const CustomElement& a, const CustomElement& b) {
          same_bits(a.values, b.values);
 }
 
-Element add(CustomElement next, const std::string& place) {
+Element keep_element(CustomElement next, const std::string& place) {
   CustomElements& elements = custom();
   const std::lock_guard lock(elements.mutex);
   for (size_t i = 0; i < elements.all.size(); ++i) {
@@ -147,7 +147,7 @@ Element add_element(std::string name, const std::vector<float>& values, bool is_
   next.name = name.empty() ? name_of_bits(values, is_signed) : std::move(name);
   check_name(next.name, place);
   next.doc = fmt::format("{} values{}", values.size(), is_signed ? " and a sign" : "");
-  return add(std::move(next), place);
+  return keep_element(std::move(next), place);
 }
 
 int register_calls(const ElementCalls& calls) {
@@ -189,7 +189,7 @@ Element add_micro_element(std::string name, Element base, const MicroLevel (&mic
   check_name(name, place);
   next.name = std::move(name);
   next.doc = fmt::format("{} under micro-exponents", info_of(base).name);
-  return add(std::move(next), place);
+  return keep_element(std::move(next), place);
 }
 
 Json element_json(Element element) {
