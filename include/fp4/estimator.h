@@ -107,13 +107,8 @@ FP4_HD constexpr Bucket bucket_of(const FloatFormat& f, float w) {
   return {low, delta, low + 0.5f * delta};
 }
 
-// Slope at w of the interpolant of nearest-even Q through 40 equidistant points on [-M, M]
-// (e2m1: 0, 1.625, 3.25 or 6.5).
-FP4_HD constexpr float spline_slope(const FloatFormat& f, float w) {
-  const float largest = decode(f, f.largest_code);
-  const float step = 2.0f * largest / 39.0f;
-  const float position = (w + largest) / step;
-  int j = position >= 38.0f ? 38 : static_cast<int>(position);
+// What nearest-even Q rises by from point j to the next of 40 equidistant ones on [-M, M] (e2m1: 0, 0.5, 1 or 2).
+FP4_HD constexpr float spline_rise(const FloatFormat& f, int j) {
   const auto q = [&](int i) {  // Q at point i: -M + i*2M/39 = M*(2i - 39)/39, exactly
     const int n = 2 * i - 39;
     const Magnitude point =
@@ -121,7 +116,7 @@ FP4_HD constexpr float spline_slope(const FloatFormat& f, float w) {
     const float value = decode(f, encode(f, point, n < 0, {}));
     return n < 0 ? -value : value;
   };
-  return (q(j + 1) - q(j)) / step;
+  return q(j + 1) - q(j);
 }
 
 FP4_HD constexpr float clip(float x, float low, float high) { return x < low ? low : (x > high ? high : x); }
@@ -154,7 +149,10 @@ FP4_HD inline float estimator_multiplier(Estimator which, const EstimatorSpec& e
       return clip(sg * (1.0f - sg) * 12.0f / e.temperature, e.lb, e.ub);
     }
     case Estimator::spline:
-    case Estimator::spline_as_published: return clip(spline_slope(f, w), e.lb, e.ub);
+    case Estimator::spline_as_published: {  // slope of the interpolant through those points
+      const float step = 2.0f * largest / 39.0f, position = (w + largest) / step;
+      return clip(spline_rise(f, position >= 38.0f ? 38 : static_cast<int>(position)) / step, e.lb, e.ub);
+    }
   }
   return 1.0f;
 }
@@ -174,21 +172,19 @@ FP4_HD constexpr float saved_payload(const Quantizer& q, float x, uint32_t scale
 // s~: the stored scale of a block before rounding, from its (smooth) maximum. `code` chooses between the two of 4/6.
 FP4_HD inline float unrounded_scale(const Quantizer& q, float amax, TensorFactor t, uint32_t code) {
   const auto fl32 = [](Magnitude m) { return round_to_float(m, false, Rounding::nearest_even); };
-  const Divisor divisor = q.divisor();
+  // Rules of powers work on a/g in every order of operations, and `multiply` has no amax of y here.
+  const bool is_exact = is_power_of_two_rule(q.scale_rule) || q.arithmetic == Arithmetic::multiply;
+  const Arithmetic order = is_exact ? Arithmetic::exact : q.arithmetic;
   if (q.stores_multiplier()) {
     const Magnitude n = q.scale.has_zero ? q.element.largest() : Magnitude{1, q.element.max_exponent(), false};
     return fl32(multiplier_quotient(q.arithmetic, amax, n, t));
   }
-  // Rules of powers work on a/g in every order of operations, and `multiply` has no amax of y here.
-  const bool is_exact = is_power_of_two_rule(q.scale_rule) || q.arithmetic == Arithmetic::multiply;
-  const Arithmetic order = is_exact ? Arithmetic::exact : q.arithmetic;
-  if (q.scale_rule == ScaleRule::four_over_six) {
-    const float six = fl32(scale_quotient(order, amax, divisor, t));
-    const float four = fl32(larger_scale_quotient(order, amax, divisor, q.two_thirds(), t));
-    const float chosen = decode(q.scale, code);
-    return magnitude(chosen - six) <= magnitude(chosen - four) ? six : four;
-  }
-  return fl32(scale_quotient(order, amax, divisor, t));
+  const Divisor divisor = q.divisor();
+  const float plain = fl32(scale_quotient(order, amax, divisor, t));
+  if (q.scale_rule != ScaleRule::four_over_six) return plain;
+  const float four = fl32(larger_scale_quotient(order, amax, divisor, q.two_thirds(), t));
+  const float chosen = decode(q.scale, code);
+  return magnitude(chosen - plain) <= magnitude(chosen - four) ? plain : four;
 }
 
 // dL/dx of one block. `upstream`, `decoded` and `out` have the strides of x; scale_code is the block's stored code.

@@ -23,8 +23,7 @@ uint32_t scale_code_at(const Quantized& q, int64_t index) {
 // g and S of a block; S is recomputed where each row and 128 elements have their own.
 TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x, int64_t row, int64_t col) {
   if (!q.spec.has_tensor_scale()) return {};
-  const int64_t of_row = q.spec.tensor_scale_cols(x.cols);
-  if (of_row == 0) return tensor_factor(quantizer, q.amax);
+  if (q.spec.tensor_scale_cols(x.cols) == 0) return tensor_factor(quantizer, q.amax);
   const int64_t width = q.spec.has_outer_scale() ? outer_scale_width : x.cols;
   const int64_t begin = col / width * width;
   const int64_t cols = smaller<int64_t>(width, x.cols - begin);
@@ -120,6 +119,7 @@ class Slopes {
   Slopes(const Kernels& k, const EstimatorSpec& e, const Quantizer& q, TensorFactor t, int block)
       : k_(k), quantizer_(q), factor_of_tensor_(t) {
     const FloatFormat& f = q.element;
+    usable_ = is_known(e.estimator) && 1 - f.bias - f.mantissa_bits > -120;  // fp32 has more steps than an int32 counts
     rule_.payload = payload_kind(q, t);
     rule_.block = block;
     rule_.prescale = q.prescale;
@@ -129,13 +129,10 @@ class Slopes {
     rule_.mantissa_bits = f.mantissa_bits;
     rule_.spline = spline_;
     takes_any_ = e.estimator == Estimator::clipped_ste && rule_.payload == SlopeRule::Payload::times;
-    usable_ = is_known(e.estimator) &&
-              rule_.least_exponent - f.mantissa_bits > -120;  // fp32 has more steps than an int32 counts
     const bool needs_spline = e.estimator == Estimator::spline || e.estimator == Estimator::spline_as_published;
     if (!usable_ || !needs_spline) return;
     const float step = 2.0f * rule_.largest / 39.0f;
-    for (int j = 0; j < 39; ++j)  // the middle of interval j, given as w: negative halves mirror
-      spline_[j] = j < 19 ? 0.0f : spline_slope(f, (static_cast<float>(j) + 0.5f) * step - rule_.largest);
+    for (int j = 19; j < 39; ++j) spline_[j] = spline_rise(f, j) / step;  // negative halves mirror
   }
 
   /// A row of n elements whose block b has scale code code_of(b). False: the definition must do it.

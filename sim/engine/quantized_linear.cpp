@@ -234,6 +234,7 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   if (index >= most_parts || (index > 0 && number >= part_stride))
     throw Error("more than 32768 products of a layer, or 1024 layers: fewer sequences or heads are needed");
   Layer& layer = layers_[static_cast<size_t>(number)];
+  count_inputs(layer, x->value);
   const int rows = x->value.rows, out = w->value.rows;  // a product brings its own sizes
   const bool records = x->needs_grad || w->needs_grad || (bias && bias->needs_grad);
   Var y = apart.y != nullptr || apart.only_backward ? tape.variable(Tensor{apart.y, rows, out}, records)
@@ -241,7 +242,6 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   const Masked weights = masked(tape.arena, layer, w->value);
   Saved saved = {x, w, bias, y, relu, weights.values, {}, {}, {}};
   if (!layer.is_product) layer.weights.weight = w->value;
-  count_inputs(layer, x->value);
   const bool is_judged = tape.pass.quantise && !tape.pass.training;
   bool multiplies = !apart.only_backward;
   SplitUse use;
