@@ -1,53 +1,24 @@
 // Quantise and dequantise one block. The order of the policies: non-finite, all-zero, rule, scale_floor, zero_scale.
-// A Quantizer is a QuantSpec (spec.h) resolved to numbers: it travels to kernels by value. An element reads
-// x ~ q*s*g/p: element value q, decode-side block scale s, tensor scale g, prescale p.
+// A Quantizer is a QuantSpec resolved to numbers (`resolve` of spec.h): it travels to kernels by value. An element
+// reads x ~ q*s*g/p: element value q, decode-side block scale s, tensor scale g, prescale p.
 #pragma once
 
 #include "fp4/elementary.h"
-#include "fp4/policy.h"
+#include "fp4/quant_spec.h"
 #include "fp4/rng.h"
-#include "fp4/scale_rule.h"
-#include "fp4/tensor_scale.h"
 
 namespace fp4 {
 
 // Bit 7 of a 7-bit scale code: the block's elements are those of the second grid. A decoded scale has it as its sign.
 inline constexpr uint32_t choice_flag = 0x80;
 
-struct Quantizer {
+// `element` and `scale` are the formats that the words of these names stand for, and hide them; `target` is a number,
+// and what needs a scale is off without one.
+struct Quantizer : QuantSpec {
   FloatFormat element;
   FloatFormat scale;
-  bool has_scale = true;
-  ScaleRule scale_rule = ScaleRule::floor;
-  Rounding scale_rounding = Rounding::nearest_even;
-  Arithmetic arithmetic = Arithmetic::exact;
-  Rounding rounding = Rounding::nearest_even;
-  int random_bits = 8;
-  float prescale = 1.0f;
-  float target = 448.0f;
-  TensorScale tensor_scale = TensorScale::none;
-  FactorFormat factor_format = FactorFormat::fp32;
-  TrialError error = TrialError::mse;
-  float scale_floor = 0.0f;
-  ZeroBlock zero_block = ZeroBlock::one;
-  ZeroScale zero_scale = ZeroScale::smallest;
-  NegativeZero negative_zero = NegativeZero::keep;
-  Nonfinite nonfinite = Nonfinite::block_nan;
-  Compute compute = Compute::fp32;
-  Exponent exponent = Exponent::bits;
-  Decode decode_order = Decode::scale_then_tensor;
-  float scale_ceiling = 0.0f;
-  float scale_add = 0.0f;
-  Headroom headroom = Headroom::none;
-  const FloatFormat* other = nullptr;  // the second grid of a choice (spec.h), of blocks whose scale code has a flag
-  PayloadOrder payload = PayloadOrder::of_arithmetic;
-  PayloadType payload_rounding = PayloadType::of_compute;
-  FactorOrder factor_order = FactorOrder::of_arithmetic;
-  float factor = 0.0f;  // of TensorScale::given
-  ErrorOrder error_order = ErrorOrder::fp64;
-  ScaleOverflow scale_overflow = ScaleOverflow::saturate;
-  Subnormals subnormals = Subnormals::keep;
-  float soft_alpha = 0.0f;  // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
+  const FloatFormat* other = nullptr;  // the second grid of a choice, of blocks whose scale code has a flag
+  float soft_alpha = 0.0f;             // > 0: the smooth maximum of `softsoftmax` replaces amax (estimator.h)
 
   // An element as it counts.
   FP4_HD constexpr float input(float x) const {
@@ -84,21 +55,21 @@ struct Quantizer {
     return has_choice() && is_negative(s) ? *other : element;
   }
   // The type of payloads, and of the y of `multiply`: an fp32 tensor scale makes payloads fp32.
-  FP4_HD constexpr Compute payload_type() const {
+  FP4_HD constexpr Compute compute_of_payload() const {
     const bool is_bf16 = tensor_scale == TensorScale::none || arithmetic == Arithmetic::multiply;
-    return has_scale && is_bf16 ? compute : Compute::fp32;
+    return has_scale() && is_bf16 ? compute : Compute::fp32;
   }
   // What rules divide block maxima by: under `multiply` they are those of y.
   FP4_HD constexpr float rule_factor(TensorFactor t) const { return arithmetic == Arithmetic::multiply ? 1.0f : t.g; }
   // fl32(target*M), of 16/17 M under a headroom.
   FP4_HD constexpr float top() const {
     const Divisor m = with_headroom({exact_product(exact_magnitude(target), element.largest()), 1}, headroom);
-    return headroom == Headroom::none ? target * decode(element, element.largest_code) : m.rounded();
+    return headroom == Headroom::none ? target * fp4::decode(element, element.largest_code) : m.rounded();
   }
   // M, or what ms_eden takes for it.
   FP4_HD constexpr float largest() const {
     return scale_rule == ScaleRule::ms_eden ? rule_divisor(scale_rule, element).rounded()
-                                            : decode(element, element.largest_code);
+                                            : fp4::decode(element, element.largest_code);
   }
   // What block maxima are divided by.
   FP4_HD constexpr Divisor divisor() const { return with_headroom(rule_divisor(scale_rule, element), headroom); }
@@ -163,7 +134,7 @@ FP4_HD inline float soft_maximum(const BlockView& x, float amax, float alpha) {
 // The decode-side scale of a code: its value, or fl32(1/mu) where the multiplier is stored. NaN codes give NaN. Of a
 // choice its sign says the grid; element_value reads it so.
 FP4_HD constexpr float scale_value(const Quantizer& q, uint32_t scale_code) {
-  if (!q.has_scale) return 1.0f;
+  if (!q.has_scale()) return 1.0f;
   const float stored = decode(q.scale, scale_code);
   if (q.has_choice() && (scale_code & choice_flag) != 0) return -stored;
   return q.stores_multiplier() && !is_nan(stored) ? 1.0f / stored : stored;
@@ -178,23 +149,23 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float element, uint32
   const bool negative = is_negative(x);
   const uint32_t sign = negative ? e.sign_code() : 0u;
   if (is_nan(x)) {
-    if (!q.has_scale && e.has_nan()) return e.nan_code;
+    if (!q.has_scale() && e.has_nan()) return e.nan_code;
     if (q.nonfinite == Nonfinite::max) return e.largest_code;
     return q.nonfinite == Nonfinite::max_signed ? sign | e.largest_code_of(negative) : e.zero_code();
   }
   if (is_infinite(x)) {
-    return sign | (!q.has_scale && e.has_infinity ? e.infinity_code() : e.largest_code_of(negative));
+    return sign | (!q.has_scale() && e.has_infinity ? e.infinity_code() : e.largest_code_of(negative));
   }
   uint32_t code = e.zero_code();
   if (magnitude_bits(x) != 0) {
-    const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
+    const float stored = q.has_scale() ? decode(q.scale, scale_code) : 1.0f;
     if (stored != 0.0f || q.order_of_payload() == PayloadOrder::te) {
-      Magnitude u = q.has_scale && q.stores_multiplier()
+      Magnitude u = q.has_scale() && q.stores_multiplier()
                         ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
                         : payload(q.arithmetic, at_most_largest(computed(q.compute, magnitude(x))), stored, t,
-                                  q.prescale, q.payload_type(), q.payload);
+                                  q.prescale, q.compute_of_payload(), q.payload);
 #if !FP4_DEVICE_CODE
-      if (q.payload_rounding == PayloadType::bf16) u = payload_in_bf16(u, e.largest());
+      if (q.payload_type == PayloadType::bf16) u = payload_in_bf16(u, e.largest());
       if (q.counts_sevenths(e)) {
         u = magnitude_or_overflow(round_to_float(u, false, Rounding::nearest_even) * (7.0f / 6.0f));
         return encode(format_of(Element::int4), u, negative, {q.rounding, q.random_bits, random});
@@ -215,8 +186,8 @@ FP4_HD constexpr float element_value(const Quantizer& q, uint32_t code, float s,
   if (is_nan(s) || e.is_nan_code(code)) return float_of(canonical_nan_bits);
   if (!e.is_finite_code(code)) return decode(e, code);
   if (q.has_choice()) s = magnitude(s);
-  if (q.has_scale && q.decode_order != Decode::scale_then_tensor) {
-    const float factor = q.tensor_scale == TensorScale::none ? s : decode_factor(q.decode_order, s, g, q.top());
+  if (q.has_scale() && q.decode != Decode::scale_then_tensor) {
+    const float factor = q.tensor_scale == TensorScale::none ? s : decode_factor(q.decode, s, g, q.top());
     return canonical(decode(e, code) * factor);
   }
   const Magnitude product = exact_product(e.value(code & e.magnitude_mask()), exact_magnitude(s));
@@ -293,7 +264,7 @@ FP4_HD inline double trial_error(Quantizer q, const BlockView& x, uint32_t scale
 #endif
   q.rounding = Rounding::nearest_even;
   const float s = scale_value(q, scale_code);
-  const float factor = q.decode_order == Decode::divide_global ? t.te_multiplier : t.g;
+  const float factor = q.decode == Decode::divide_global ? t.te_multiplier : t.g;
   double sum = 0.0;
   for (int64_t r = 0; r < x.rows; ++r) {
     for (int64_t c = 0; c < x.cols; ++c) {
@@ -432,7 +403,7 @@ FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, 
 }
 
 FP4_HD inline uint32_t block_scale_code(const Quantizer& q, const BlockView& x, TensorFactor t, uint32_t random) {
-  return q.has_scale ? block_scale_code(q, x, block_maximum(x), t, random) : 0u;
+  return q.has_scale() ? block_scale_code(q, x, block_maximum(x), t, random) : 0u;
 }
 
 }  // namespace fp4

@@ -160,10 +160,10 @@ FP4_HD inline float estimator_multiplier(Estimator which, const EstimatorSpec& e
 // The payload of an element as saved by fprop: one fp32 rounding of the exact payload (the others are fp32 already).
 FP4_HD constexpr float saved_payload(const Quantizer& q, float x, uint32_t scale_code, TensorFactor t) {
   if (magnitude_bits(x) == 0 || !is_finite(x)) return x;
-  const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
+  const float stored = q.has_scale() ? decode(q.scale, scale_code) : 1.0f;
   if (is_nan(stored)) return stored;
   if (stored == 0.0f && q.order_of_payload() != PayloadOrder::te) return 0.0f;
-  const Magnitude u = q.has_scale && q.stores_multiplier()
+  const Magnitude u = q.has_scale() && q.stores_multiplier()
                           ? multiplier_payload(q.arithmetic, x, stored, t, q.prescale)
                           : payload(q.arithmetic, x, stored, t, q.prescale, Compute::fp32, q.payload);
   return round_to_float(u, is_negative(x), Rounding::nearest_even);
@@ -204,7 +204,7 @@ FP4_HD inline void block_gradient(const Quantizer& q, const EstimatorSpec& e, co
     for (int64_t c = 0; c < x.cols; ++c) io.out[at(r, c)] = io.upstream[at(r, c)] * slope(r, c);
   }
   const float hard_amax = block_maximum(x).amax;
-  const float stored = q.has_scale ? decode(q.scale, scale_code) : 0.0f;
+  const float stored = q.has_scale() ? decode(q.scale, scale_code) : 0.0f;
   if (e.scale_gradient == ScaleGradient::none || hard_amax == 0.0f || !(stored > 0.0f)) return;
 
   const bool soft = is_soft_maximum(e.scale_gradient);

@@ -44,7 +44,7 @@ inline void micro_exponents(const Quantizer& q, const BlockView& x, uint32_t sca
       q, x,
       [&](float amax) {
         const float a = at_most_largest(computed(q.compute, amax));
-        const Magnitude u = payload(q.arithmetic, a, stored, t, q.prescale, q.payload_type(), q.payload);
+        const Magnitude u = payload(q.arithmetic, a, stored, t, q.prescale, q.compute_of_payload(), q.payload);
         return u.is_zero() ? -127 : u.log2_floor();  // rounded to zero: it needs no exponent
       },
       out);

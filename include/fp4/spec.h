@@ -1,6 +1,6 @@
-// What to compute, as plain data: QuantSpec (one operand), GemmSpec (one product), Recipe (a training recipe).
-// `resolve` turns a QuantSpec into the numbers that kernels carry; `invalid_reason` says why a combination of legal
-// words means nothing, so that a grid can count impossible points. Words and JSON live in src/spec_text.
+// What to compute, as plain data: QuantSpec (one operand; quant_spec.h), GemmSpec (one product), Recipe (a training
+// recipe). `resolve` turns a QuantSpec into the numbers that kernels carry; `invalid_reason` says why a combination of
+// legal words means nothing, so that a grid can count impossible points. Words and JSON live in src/spec_text.
 #pragma once
 
 #include <initializer_list>
@@ -11,125 +11,20 @@
 #include "fp4/block.h"
 #include "fp4/estimator.h"
 #include "fp4/hadamard.h"
-#include "fp4/random_stream.h"
 
 namespace fp4 {
 
-// Elements that share a scale: 1 x B along the contraction axis, B x B, a whole row, the whole tensor.
-enum class BlockKind : uint8_t { vector, square, row, tensor };
-
-struct BlockShape {
-  BlockKind kind = BlockKind::vector;
-  int size = 32;  // B of vector and square blocks, else 0
-  friend constexpr bool operator==(const BlockShape&, const BlockShape&) = default;
-};
-inline constexpr int block_sizes[] = {8, 16, 32, 64, 128};
-
-// A second grid that a block may have instead of `element`, with its own scale: the one with the least `error` is
-// taken, and the scale's unused bit says which.
-struct Choice {
-  bool is_on = false;
-  Element other = Element::e2m1;
-  friend constexpr bool operator==(const Choice&, const Choice&) = default;
-};
-
-struct QuantSpec {
-  Element element = Element::e2m1;
-  Scale scale = Scale::e8m0;
-  BlockShape block = {};
-  ScaleRule scale_rule = ScaleRule::floor;
-  Rounding scale_rounding = Rounding::nearest_even;
-  Arithmetic arithmetic = Arithmetic::exact;
-  Rounding rounding = Rounding::nearest_even;
-  int random_bits = 8;
-  float prescale = 1.0f;
-  TensorScale tensor_scale = TensorScale::none;
-  FactorFormat factor_format = FactorFormat::fp32;
-  float target = 0.0f;  // 0: the default of default_target()
-  int hold_steps = 50;
-  ZeroScale zero_scale = ZeroScale::smallest;
-  ZeroBlock zero_block = ZeroBlock::one;
-  float scale_floor = 0.0f;
-  NegativeZero negative_zero = NegativeZero::keep;
-  Nonfinite nonfinite = Nonfinite::block_nan;
-  Ragged ragged = Ragged::pad;
-  TrialError error = TrialError::mse;
-  Compute compute = Compute::fp32;
-  Exponent exponent = Exponent::bits;
-  Decode decode = Decode::scale_then_tensor;
-  float scale_ceiling = 0.0f;  // 0: none
-  float scale_add = 0.0f;      // of quest_floor
-  Headroom headroom = Headroom::none;
-  Choice choice = {};
-  PayloadOrder payload = PayloadOrder::of_arithmetic;
-  PayloadType payload_type = PayloadType::of_compute;
-  FactorOrder factor_order = FactorOrder::of_arithmetic;
-  float factor = 0.0f;  // of TensorScale::given
-  ErrorOrder error_order = ErrorOrder::fp64;
-  ScaleOverflow scale_overflow = ScaleOverflow::saturate;
-  Subnormals subnormals = Subnormals::keep;
-  RandomStream random_stream = RandomStream::philox;  // of element rounding; no number of `Quantizer`
-
-  friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
-  constexpr bool has_scale() const { return scale != Scale::none; }
-  constexpr bool has_tensor_scale() const { return has_scale() && tensor_scale != TensorScale::none; }
-  constexpr bool has_outer_scale() const { return has_scale() && tensor_scale == TensorScale::outer128; }
-  // Factors along K of each row: 0 where the whole operand has one.
-  constexpr int64_t tensor_scale_cols(int64_t cols) const {
-    if (has_outer_scale()) return outer_scale_cols(cols);
-    return has_scale() && tensor_scale == TensorScale::row ? 1 : 0;
+constexpr Quantizer resolve(QuantSpec s) {
+  if (!(s.target > 0.0f)) s.target = default_target(s);
+  if (!s.has_scale()) {
+    s.tensor_scale = TensorScale::none;
+    s.compute = Compute::fp32;
+    s.headroom = Headroom::none;
+    s.payload = PayloadOrder::of_arithmetic;
+    s.payload_type = PayloadType::of_compute;
+    s.choice = {};
   }
-  constexpr bool corrects_scales() const { return has_scale() && scale_rule == ScaleRule::ms_eden; }  // eden.h
-  constexpr bool draws_random_bits() const {
-    return is_stochastic(rounding) || corrects_scales() ||
-           (has_scale() && !is_power_of_two_rule(scale_rule) && is_stochastic(scale_rounding));
-  }
-};
-
-// 448, or the largest scale if that is smaller; 256 for four_over_six, 255.99 for ms_eden.
-constexpr float default_target(const QuantSpec& s) {
-  if (!s.has_scale()) return 448.0f;
-  const float preferred = s.corrects_scales() ? 255.99f : s.scale_rule == ScaleRule::four_over_six ? 256.0f : 448.0f;
-  return smaller(preferred, fp4::decode(format_of(s.scale), format_of(s.scale).largest_code));
-}
-
-constexpr Quantizer resolve(const QuantSpec& s) {
-  Quantizer q;
-  q.element = format_of(s.element);
-  q.scale = format_of(s.scale);
-  q.has_scale = s.has_scale();
-  q.scale_rule = s.scale_rule;
-  q.scale_rounding = s.scale_rounding;
-  q.arithmetic = s.arithmetic;
-  q.rounding = s.rounding;
-  q.random_bits = s.random_bits;
-  q.prescale = s.prescale;
-  q.target = s.target > 0.0f ? s.target : default_target(s);
-  q.tensor_scale = s.has_scale() ? s.tensor_scale : TensorScale::none;
-  q.factor_format = s.factor_format;
-  q.error = s.error;
-  q.scale_floor = s.scale_floor;
-  q.zero_block = s.zero_block;
-  q.zero_scale = s.zero_scale;
-  q.negative_zero = s.negative_zero;
-  q.nonfinite = s.nonfinite;
-  q.compute = s.has_scale() ? s.compute : Compute::fp32;
-  q.exponent = s.exponent;
-  q.decode_order = s.decode;
-  q.scale_ceiling = s.scale_ceiling;
-  q.scale_add = s.scale_add;
-  q.headroom = s.has_scale() ? s.headroom : Headroom::none;
-  if (s.has_scale() && s.choice.is_on) q.other = &format_of(s.choice.other);
-  if (s.has_scale()) {
-    q.payload = s.payload;
-    q.payload_rounding = s.payload_type;
-  }
-  q.factor_order = s.factor_order;
-  q.factor = s.factor;
-  q.error_order = s.error_order;
-  q.scale_overflow = s.scale_overflow;
-  q.subnormals = s.subnormals;
-  return q;
+  return {s, format_of(s.element), format_of(s.scale), s.choice.is_on ? &format_of(s.choice.other) : nullptr};
 }
 
 // How an operand [rows, K] is cut into blocks.

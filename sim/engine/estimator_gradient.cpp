@@ -65,7 +65,7 @@ bool is_known(ScaleGradient g) {
 // that is the one rounding of the definition, else a quotient in fp64.
 SlopeRule::Payload payload_kind(const Quantizer& q, TensorFactor t) {
   using Payload = SlopeRule::Payload;
-  const bool multiplier = q.has_scale && q.stores_multiplier();
+  const bool multiplier = q.has_scale() && q.stores_multiplier();
   if (q.payload != PayloadOrder::of_arithmetic) return Payload::wide;
   switch (q.arithmetic) {
     case Arithmetic::exact:
@@ -87,9 +87,9 @@ struct PayloadFactor {
 
 PayloadFactor payload_factor(const Quantizer& q, uint32_t code, TensorFactor t) {
   PayloadFactor f;
-  const float stored = q.has_scale ? decode(q.scale, code) : 1.0f;
+  const float stored = q.has_scale() ? decode(q.scale, code) : 1.0f;
   if (is_nan(stored) || stored == 0.0f || q.payload != PayloadOrder::of_arithmetic) return f;
-  const bool multiplier = q.has_scale && q.stores_multiplier();
+  const bool multiplier = q.has_scale() && q.stores_multiplier();
   switch (q.arithmetic) {
     case Arithmetic::exact:
       f.is_usable = true;

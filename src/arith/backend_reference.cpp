@@ -52,7 +52,7 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
   out.tensor_scale.clear();
   const auto factor = [&](float amax) {
     const TensorFactor t = tensor_factor(q, amax);
-    out.tensor_scale.push_back(stored_factor(q.decode_order, t, amax));
+    out.tensor_scale.push_back(stored_factor(q.decode, t, amax));
     return t;
   };
   std::vector<TensorFactor> factors(1);
@@ -122,8 +122,8 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
                                                            static_cast<uint64_t>(first_index + index), q.random_bits)
                                              : 0u;
     const uint32_t scale_code = block_scale_code(q, block, t, scale_draw);
-    if (q.has_scale) store_scale(out, index, scale_code);
-    if (q.has_scale && q.scale.is_nan_code(scale_code)) continue;  // codes of zero
+    if (q.has_scale()) store_scale(out, index, scale_code);
+    if (q.has_scale() && q.scale.is_nan_code(scale_code)) continue;  // codes of zero
     const bool has_micro = q.element.has_micro();
     int micro[most_micro_width] = {};
     if (has_micro) micro_exponents(q, block, scale_code, t, micro);

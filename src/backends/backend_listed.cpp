@@ -137,7 +137,7 @@ class ListedBackend final : public Backend {
       const bool held = q.tensor_scale == TensorScale::hold && !(call.held_amax < 0.0f);
       out.amax = held ? call.held_amax : amax_of(x);
       t = tensor_factor(q, out.amax);
-      out.tensor_scale[0] = stored_factor(q.decode_order, t, out.amax);
+      out.tensor_scale[0] = stored_factor(q.decode, t, out.amax);
     }
     const ListedRows rows(call, spec, t);
     parallel_for(0, x.rows, band, call.threads, 1, [&](int64_t first) {

@@ -248,11 +248,11 @@ ListedSpec::ListedSpec(const QuantSpec& s)
 
 double listed_units(const Quantizer& q, TensorFactor t) {
   // 1/p is no fp64 number, but the rounding of this quotient and of the payload stay far below `doubt`.
-  return static_cast<double>(q.has_scale ? t.g : 1.0f) / static_cast<double>(q.prescale == 0.75f ? 0.75f : 1.0f);
+  return static_cast<double>(q.has_scale() ? t.g : 1.0f) / static_cast<double>(q.prescale == 0.75f ? 0.75f : 1.0f);
 }
 
 double listed_divisor(const Quantizer& q, uint32_t scale_code, TensorFactor t) {
-  return (q.has_scale ? static_cast<double>(decode(q.scale, scale_code)) : 1.0) * listed_units(q, t);
+  return (q.has_scale() ? static_cast<double>(decode(q.scale, scale_code)) : 1.0) * listed_units(q, t);
 }
 
 void listed_codes(const Quantizer& q, const ListedElement& element, uint32_t scale_code, TensorFactor t, const float* x,
@@ -262,7 +262,7 @@ void listed_codes(const Quantizer& q, const ListedElement& element, uint32_t sca
 
 int64_t listed_choice(const ListedSpec& spec, const float* x, int64_t n, float amax, TensorFactor t, uint32_t draw) {
   const Quantizer& q = spec.q;
-  if (n > most_block || amax == 0.0f || q.decode_order != Decode::scale_then_tensor || q.prescale != 1.0f ||
+  if (n > most_block || amax == 0.0f || q.decode != Decode::scale_then_tensor || q.prescale != 1.0f ||
       tries_codes(q.scale_rule))
     return -1;
   const BlockView block = {x, 0, 1, 1, n, n};

@@ -52,7 +52,7 @@ bool ListedRows::are_equal(int64_t n, const uint32_t* a, const uint32_t* b) cons
 
 void ListedRows::quantize(const float* x, int64_t r, Scratch& scratch, Quantized& out) const {
   const int64_t cols = out.cols, step = out.geometry.block_cols, blocks = (cols + step - 1) / step;
-  const bool random_scale = q_.has_scale && is_stochastic(q_.scale_rounding), random = is_stochastic(q_.rounding);
+  const bool random_scale = q_.has_scale() && is_stochastic(q_.scale_rounding), random = is_stochastic(q_.rounding);
   scratch.maxima.resize(static_cast<size_t>(blocks));
   scratch.codes.resize(static_cast<size_t>(cols));
   listed_maxima(x, cols, step, scratch.maxima.data());
@@ -63,7 +63,7 @@ void ListedRows::quantize(const float* x, int64_t r, Scratch& scratch, Quantized
     uint32_t* codes = scratch.codes.data() + first;
     uint32_t scale = 0;
     bool has_codes = false;
-    if (q_.has_scale) {
+    if (q_.has_scale()) {
       const int64_t index = r * out.geometry.scale_cols + b;
       const auto place = static_cast<uint64_t>(call_.row_offset * out.geometry.scale_cols + index);
       const uint32_t draw = random_scale ? random_draw(call_.place.scale_rounding(), place, q_.random_bits) : 0u;
@@ -116,7 +116,7 @@ uint32_t ListedRows::scale_code(const BlockView& x, int32_t maximum, uint32_t dr
 
 int64_t ListedRows::chosen_code(const BlockView& x, float amax, uint32_t draw, uint32_t* codes, bool& has_codes) const {
   const bool is_known = looks_up_ && q_.arithmetic == Arithmetic::exact && q_.prescale == 1.0f &&
-                        q_.decode_order == Decode::scale_then_tensor && q_.error_order == ErrorOrder::fp64 &&
+                        q_.decode == Decode::scale_then_tensor && q_.error_order == ErrorOrder::fp64 &&
                         x.cols <= most_micro_width && amax > 0x1p-100f && amax < 0x1p100f;
   const auto of_core = [&] { return listed_choice(spec_, x.data, x.cols, amax, t_, draw); };
   if (!is_known) return of_core();
@@ -138,14 +138,14 @@ int64_t ListedRows::chosen_code(const BlockView& x, float amax, uint32_t draw, u
 }
 
 void ListedRows::fill_multipliers(Grid& grid) const {
-  if (!grid.look_up.is_on || !q_.has_scale || is_real(call_.spec.scale)) return;
+  if (!grid.look_up.is_on || !q_.has_scale() || is_real(call_.spec.scale)) return;
   for (uint32_t code = 0; code <= q_.scale.largest_code; ++code)
     grid.multipliers[code] = listed_multiplier(grid.look_up.per_unit, grid.scales.value(code) * units_);
 }
 
 float ListedRows::multiplier_under(const Grid& grid, uint32_t code) const {
-  if (q_.has_scale && !is_real(call_.spec.scale)) return grid.multipliers[code];
-  return listed_multiplier(grid.look_up.per_unit, q_.has_scale ? grid.scales.value(code) * units_ : 1.0);
+  if (q_.has_scale() && !is_real(call_.spec.scale)) return grid.multipliers[code];
+  return listed_multiplier(grid.look_up.per_unit, q_.has_scale() ? grid.scales.value(code) * units_ : 1.0);
 }
 
 uint32_t ListedRows::grid_scale_code(const Grid& grid, const BlockView& x, float amax, uint32_t draw) const {

@@ -14,7 +14,7 @@ double as_double(const Magnitude& m) { return std::ldexp(static_cast<double>(m.s
 }  // namespace
 
 ListedScales::ListedScales(const Quantizer& q, const FloatFormat& element, TensorFactor t) : scale_(q.scale) {
-  const bool is_plain = q.has_scale && !q.scale.is_grid() && q.arithmetic == Arithmetic::exact &&
+  const bool is_plain = q.has_scale() && !q.scale.is_grid() && q.arithmetic == Arithmetic::exact &&
                         q.compute == Compute::fp32 && q.subnormals == Subnormals::keep && !(q.soft_alpha > 0.0f) &&
                         !(q.scale_floor > 0.0f) && !(q.scale_ceiling > 0.0f) && q.exponent == Exponent::bits;
   if (!is_plain || !is_finite(t.g) || !(t.g > 0.0f)) return;

@@ -264,10 +264,11 @@ void Simulator::recode(const Kernel& k, const QuantizeCall& call, Quantized& q) 
                smaller<uint32_t>(
                    f.largest_code,
                    static_cast<uint32_t>(round_to_grid(
-                       f, payload(k.a.arithmetic, x, raw, t, k.a.prescale, resolved.payload_type(), k.a.payload),
+                       f, payload(k.a.arithmetic, x, raw, t, k.a.prescale, resolved.compute_of_payload(), k.a.payload),
                        is_negative(x), {k.a.rounding, k.a.random_bits, draw})));
       if (k.saturation != 0 && !f.is_grid() && is_finite(x) && x != 0.0f && scale != 0.0f) {
-        const Magnitude u = payload(k.a.arithmetic, x, scale, t, k.a.prescale, resolved.payload_type(), k.a.payload);
+        const Magnitude u =
+            payload(k.a.arithmetic, x, scale, t, k.a.prescale, resolved.compute_of_payload(), k.a.payload);
         const uint64_t grid = round_to_grid(f, u, is_negative(x), {k.a.rounding, k.a.random_bits, draw});
         if (grid > f.largest_code) {
           const uint32_t over =

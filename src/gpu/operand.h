@@ -52,7 +52,7 @@ struct Operand {
   }
   // Decode-side scale: real scales are stored as the value of their code.
   FP4_HD float scale(int64_t r, int64_t k) const {
-    if (!quantizer.has_scale) return 1.0f;
+    if (!quantizer.has_scale()) return 1.0f;
     const int64_t index = scale_index(r, k);
     if (real_scales == nullptr) return scale_value(quantizer, scales[index]);
     const float stored = canonical(real_scales[index]);
@@ -79,7 +79,7 @@ class RowOfCodes {
     return element_value(operand_.quantizer, operand_.code(row_, k), operand_.scale(row_, k), tensor_scale(k));
   }
   FP4_HD float tensor_scale(int64_t k) const { return operand_.factor(row_, k).g; }
-  FP4_HD bool has_scale() const { return operand_.quantizer.has_scale; }
+  FP4_HD bool has_scale() const { return operand_.quantizer.has_scale(); }
   FP4_HD const FloatFormat& format() const { return operand_.quantizer.element; }
   FP4_HD int64_t block() const { return operand_.block_cols; }
   // fl32(1/mu) is an fp32 number, whatever the format of mu.

@@ -38,7 +38,7 @@ struct DecodeInOrder {
   // Formats that are the upper bits of fp32 need no decoding.
   FP4_HD float value(int64_t row, int64_t k) const {
     const Quantizer& q = operand.quantizer;
-    const bool is_float = q.element.exponent_bits == 8 && q.element.is_signed && !q.has_scale && q.prescale == 1.0f;
+    const bool is_float = q.element.exponent_bits == 8 && q.element.is_signed && !q.has_scale() && q.prescale == 1.0f;
     if (is_float && q.element.mantissa_bits == 23) return canonical(float_of(operand.code(row, k)));
     if (is_float && q.element.mantissa_bits == 7) return canonical(float_of(operand.code(row, k) << 16));
     return RowOfCodes(operand, row).value(k);

@@ -55,7 +55,7 @@ struct QuantizeTile {
     load_tile(group, x, shape, view.first_row, view.first_col, tile);
     group.barrier();
     if (hadamard.size != 0) transform_tile(group, hadamard, signs.mask(), false, shape, tile);
-    if (job.out.quantizer.has_scale && job.block_scales == nullptr) {
+    if (job.out.quantizer.has_scale() && job.block_scales == nullptr) {
       chunk_maxima(group, view, maxima);
       group.barrier();
       tile_scales(group, view, job, maxima, codes);

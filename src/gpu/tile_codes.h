@@ -100,10 +100,10 @@ FP4_HD inline ChunkPlan plan_chunk(const Quantizer& q, uint32_t scale_code, Tens
   ChunkPlan plan = {scale_code, t, 0.0f, false};
   const bool is_e2m1 = q.element.exponent_bits == 2 && q.element.mantissa_bits == 1 && q.element.is_signed;
   if (!is_e2m1) return plan;
-  const float stored = q.has_scale ? decode(q.scale, scale_code) : 1.0f;
+  const float stored = q.has_scale() ? decode(q.scale, scale_code) : 1.0f;
   if (!(stored > 0.0f)) return plan;
-  const bool is_inverse = q.has_scale && q.stores_multiplier();
-  const float g = q.has_scale ? t.g : 1.0f;
+  const bool is_inverse = q.has_scale() && q.stores_multiplier();
+  const float g = q.has_scale() ? t.g : 1.0f;
   const float multiplier = is_inverse ? stored / g * q.prescale : q.prescale / (stored * g);
   // Outside, a step of the arithmetic (1/g, s*g) may leave the normal range and the guess its error bound; x/g may do
   // so for any g.
@@ -184,11 +184,11 @@ FP4_HD inline void tile_codes(Group group, const TileView& tile, const QuantizeJ
     if (row >= out.rows || col >= out.padded_cols) return;
     const bool is_padding = col >= out.cols;
     uint32_t scale_code = 0;
-    if (q.has_scale && !is_padding) {
+    if (q.has_scale() && !is_padding) {
       scale_code =
           job.block_scales != nullptr ? job.block_scales[out.scale_index(row, col)] : codes[i - i % chunks_per_block];
     }
-    const bool is_zero = is_padding || (q.has_scale && q.scale.is_nan_code(scale_code));
+    const bool is_zero = is_padding || (q.has_scale() && q.scale.is_nan_code(scale_code));
     const int count = static_cast<int>(smaller<int64_t>(chunk_size, out.padded_cols - col));
     const int valid = is_zero ? 0 : static_cast<int>(smaller<int64_t>(chunk_size, out.cols - col));
     const ChunkPlan plan = plan_chunk(q, scale_code, is_zero ? TensorFactor{} : out.factor(row, col));

@@ -229,7 +229,7 @@ FP4_TARGET inline void unpack_panel(const Panels& p, int64_t panel, int offset, 
 // Weights of terms: exponents of scales, of single products with the exponents of the elements.
 FP4_TARGET inline void weigh_terms(const Panels& p, int64_t panel, const Quantizer& q, const float* value,
                                    int64_t chunk, int32_t* out) {
-  const int least_scale = !q.has_scale || q.stores_multiplier() ? -126 : q.scale.min_exponent();
+  const int least_scale = !q.has_scale() || q.stores_multiplier() ? -126 : q.scale.min_exponent();
   const float* scale = p.panel_scales(panel);
   const int64_t block = smaller(p.block, p.padded);
   F s = all(0.0f);

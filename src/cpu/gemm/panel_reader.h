@@ -13,10 +13,10 @@ class PanelReader {
         values_(p.values == nullptr ? nullptr : p.panel_values(row / panel_rows) + row % panel_rows),
         per_quantum_(power_of_two(-q.element.quantum_log2())),
         scale_(p.panel_scales(row / panel_rows) + row % panel_rows),
-        block_(q.has_scale ? p.block : 0),
+        block_(q.has_scale() ? p.block : 0),
         offset_(byte_offset),
         format_(q.element),
-        has_scale_(q.has_scale),
+        has_scale_(q.has_scale()),
         scale_min_exponent_(q.stores_multiplier() ? -126 : q.scale.min_exponent()) {}
   int64_t fixed(int64_t k) const {
     if (bytes_ == nullptr) return static_cast<int64_t>(values_[k * panel_rows] * per_quantum_);

@@ -11,7 +11,7 @@ FP4_TARGET void dequantize_rows(const Quantized& q, float* out) {
   const Quantizer r = resolve(q.spec);
   const DecodeTables t = decode_tables(q.spec, r);
   const bool has_scale = q.spec.has_scale();
-  const bool joins = has_scale && r.decode_order != Decode::scale_then_tensor;  // both factors to one, of a block
+  const bool joins = has_scale && r.decode != Decode::scale_then_tensor;  // both factors to one, of a block
   const float top = r.top();
   const int64_t block = has_scale ? q.geometry.block_cols : q.cols;  // 8, a multiple of 16, or all of K
   const int64_t step = larger<int64_t>(block, panel_rows);
@@ -24,7 +24,7 @@ FP4_TARGET void dequantize_rows(const Quantized& q, float* out) {
     const auto next_scale = [&](int64_t k) {
       const float value = stored_scale(q, r, t, scale++);
       const bool alone = !joins || q.spec.tensor_scale == TensorScale::none;
-      return alone ? value : decode_factor(r.decode_order, value, q.tensor_factor_at(row, k), top);
+      return alone ? value : decode_factor(r.decode, value, q.tensor_factor_at(row, k), top);
     };
     for (int64_t k0 = 0; k0 < q.cols; k0 += step) {
       if (has_scale) s = all(next_scale(k0));

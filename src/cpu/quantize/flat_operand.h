@@ -10,7 +10,7 @@ namespace fp4::cpu {
 // Columns of the short rows, a power of two and at least `least`; 0 where the operand has to keep its own.
 inline int64_t flat_width(const QuantPlan& p, int64_t least) {
   if (p.x.col_stride != 1 || (p.x.row_stride != p.x.cols && p.rows != 1) || p.rows == 0 || p.cols != p.x.cols) return 0;
-  const int64_t block = p.q.has_scale ? p.spec.block.size : 1;
+  const int64_t block = p.q.has_scale() ? p.spec.block.size : 1;
   const int64_t width = larger<int64_t>(larger<int64_t>(block, p.hadamard.size), least);
   return p.cols > 0 && p.cols % width == 0 ? width : 0;
 }

@@ -149,7 +149,7 @@ FP4_TARGET inline void quantize_span(const Quantization& z, const ColumnCodes& c
       s.kept = b.scales;
     }
     if ((open >> i & 1u) != 0) {
-      if (p.q.has_scale) poison_blocks(p, b, own + i * n);
+      if (p.q.has_scale()) poison_blocks(p, b, own + i * n);
       if (z.draws.wanted) fill_draws(p, z.draws, b.row0, b.k0, n, s.draw);
     }
     if (z.stored != nullptr) {
@@ -162,7 +162,7 @@ FP4_TARGET inline void quantize_span(const Quantization& z, const ColumnCodes& c
     } else if ((open >> i & 1u) != 0) {
       encode_block(z, b, s.draw, sink_at(*z.out, s.panel, b.k0));
     }
-    if (!p.q.has_scale) continue;
+    if (!p.q.has_scale()) continue;
     if (s.levels && !(c.has_squares && (open >> i & 1u) == 0)) squares[i] = sum_of_squares(bytes + at, n);
     if (starts) s.kept_bits = note_scales(z, b, s.panel, s.extremes);
     if (s.levels) note_level(s.level, squares[i], s.kept_bits);
@@ -185,7 +185,7 @@ FP4_TARGET inline void quantize_lanes(const Quantization& z, const ColumnCodes& 
   s.level = no_level_yet();
   s.levels =
       z.options.level_room >= 0 && out.bytes != nullptr && p.q.scale.mantissa_bits == 0 && !p.q.stores_multiplier();
-  const int block = shared != nullptr ? shared->piece : (p.q.has_scale ? static_cast<int>(out.block) : 32);
+  const int block = shared != nullptr ? shared->piece : (p.q.has_scale() ? static_cast<int>(out.block) : 32);
   const bool outer = p.q.tensor_scale == TensorScale::outer128;
   const int span = larger(block, span_width);
   const bool wide = outer || z.stored != nullptr;  // files are written 128 columns at a time
@@ -193,7 +193,7 @@ FP4_TARGET inline void quantize_lanes(const Quantization& z, const ColumnCodes& 
   const bool bf16 = is_nearest_bf16(z);
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
   LaneFactor factor = {all(p.factor.g), all(p.factor.te_multiplier)};
-  if (!p.q.has_scale && p.spec.element == Element::fp32 && p.payload_path == PayloadPath::none &&
+  if (!p.q.has_scale() && p.spec.element == Element::fp32 && p.payload_path == PayloadPath::none &&
       p.hadamard.size == 0 && out.values != nullptr) {  // nothing to round: straight into the panel
     for (int64_t k = 0; k < out.padded; k += block) {
       load_chunk(p, panel * panel_rows, k, block, reinterpret_cast<LaneBuffer>(sink_at(out, panel, k).values));

@@ -67,7 +67,7 @@ FP4_TARGET inline void quantize_with(Quantization& z) {
   const int64_t count = z.out->count;
   const char* reason = z.stored != nullptr ? declines_rows(plan) : "operands of products go to panels";
   if (reason != nullptr) cpu::quantize_uses.decline(cpu::QuantizeEngine::rows, reason);
-  if (plan.q.has_scale && plan.spec.block.kind != BlockKind::vector) {
+  if (plan.q.has_scale() && plan.spec.block.kind != BlockKind::vector) {
     cpu::quantize_uses.count(cpu::QuantizeEngine::shared, count, count);
     return quantize_shared(z);
   }
@@ -111,14 +111,14 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   shape.rows = plan.rows;
   shape.cols = plan.cols;
   const bool blocked =
-      plan.q.has_scale && (call.spec.block.kind == BlockKind::vector || call.spec.block.kind == BlockKind::square);
+      plan.q.has_scale() && (call.spec.block.kind == BlockKind::vector || call.spec.block.kind == BlockKind::square);
   const int64_t piece = blocked ? call.spec.block.size : 32;
   shape.padded = cpu::round_up(plan.cols, piece);
   shape.block = blocked ? piece : larger<int64_t>(shape.padded, 1);
   shape.count = (plan.rows + panel_rows - 1) / panel_rows;
   shape.scales_per_panel = shape.padded / shape.block;
   const bool outer = plan.q.tensor_scale == TensorScale::outer128;
-  const float stored = plan.has_tensor_factor ? stored_factor(plan.q.decode_order, plan.factor, out.amax) : 1.0f;
+  const float stored = plan.has_tensor_factor ? stored_factor(plan.q.decode, plan.factor, out.amax) : 1.0f;
   out.tensor_scale.assign(outer ? static_cast<size_t>(plan.rows * shape.outer_count()) : 1, stored);
   Quantization z;
   z.plan = &plan;

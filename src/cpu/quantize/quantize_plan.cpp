@@ -117,12 +117,12 @@ const uint32_t* float_rule_adds(ScaleRule rule, Element element, Compute compute
 
 // Trials whose errors lanes sum as the core does: in fp64 of values decoded the plain way, or in fp32.
 bool sums_trials(const QuantPlan& p) {
-  if (p.q.error_order == ErrorOrder::fp64) return p.q.decode_order == Decode::scale_then_tensor;
+  if (p.q.error_order == ErrorOrder::fp64) return p.q.decode == Decode::scale_then_tensor;
   return p.q.element.has_zero && p.q.element.mantissa_bits > 0 && !p.q.element.overflows;
 }
 
 void choose_scale_path(QuantPlan& p) {
-  if (!p.q.has_scale) {
+  if (!p.q.has_scale()) {
     p.scale_path = ScalePath::none;
     return;
   }
@@ -209,8 +209,8 @@ bool is_directed(Rounding r) {
 void choose_payload_path(QuantPlan& p) {
   const bool is_e8m0 = p.spec.scale == Scale::e8m0;
   const bool exact = p.q.arithmetic == Arithmetic::exact;
-  const bool in_bf16 = p.q.compute == Compute::bf16 || p.q.payload_rounding == PayloadType::bf16;
-  if (!p.q.has_scale) {
+  const bool in_bf16 = p.q.compute == Compute::bf16 || p.q.payload_type == PayloadType::bf16;
+  if (!p.q.has_scale()) {
     p.payload_path = p.q.prescale == 1.0f ? PayloadPath::none : PayloadPath::scalar;
   } else if (in_bf16) {  // under scales that are powers of two: is_known_to_quantisers
     p.payload_path =

@@ -50,7 +50,7 @@ FP4_SIMD NearestValue nearest_value(const FormatLanes& f) {
 FP4_TARGET inline bool quick_values(const Quantization& z, const Block& b, float* out) {
   const QuantPlan& p = *z.plan;
   const FormatLanes& f = z.element;
-  const bool bare = z.options.values == Values::element || (!p.q.has_scale && p.q.prescale == 1.0f);
+  const bool bare = z.options.values == Values::element || (!p.q.has_scale() && p.q.prescale == 1.0f);
   if (!bare || f.overflows || !f.has_zero || f.mantissa_bits == 0 || p.q.rounding != Rounding::nearest_even ||
       p.q.negative_zero == NegativeZero::drop) {
     return false;

@@ -49,7 +49,7 @@ FP4_TARGET inline void encode_stored(const Quantization& z, Block& b, const uint
                                      uint32_t (*dwords)[panel_rows]) {
   const QuantPlan& p = *z.plan;
   const bool short_way =
-      p.q.has_scale && p.code_path != CodePath::generic && p.payload_path != PayloadPath::scalar && !any(b.nonfinite);
+      p.q.has_scale() && p.code_path != CodePath::generic && p.payload_path != PayloadPath::scalar && !any(b.nonfinite);
   if (!short_way) {
     alignas(64) uint32_t codes[128][panel_rows];
     encode_block(z, b, draw, {nullptr, nullptr, codes[0]});

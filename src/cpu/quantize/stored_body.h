@@ -25,7 +25,7 @@ inline const DecodeTables& decode_tables(const QuantSpec& spec, const Quantizer&
   if (kept.is_filled && kept.spec == spec) return kept.tables;
   const int codes = q.element.code_bits() <= 8 ? 1 << q.element.code_bits() : 0;
   for (int c = 0; c < codes; ++c) kept.tables.element[c] = decode(q.element, static_cast<uint32_t>(c));
-  for (int c = 0; q.has_scale && q.scale.code_bits() <= 8 && c < 256; ++c) {
+  for (int c = 0; q.has_scale() && q.scale.code_bits() <= 8 && c < 256; ++c) {
     kept.tables.scale[c] = scale_value(q, static_cast<uint32_t>(c));
   }
   kept.spec = spec;
