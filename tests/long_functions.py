@@ -28,14 +28,20 @@ CASES = [
     ("an operator", f"bool operator==(A a, A b) {{\n{LONG}}}\n", [1]),
     ("a preprocessor line inside", f"void f() {{\n#if A\n{FITS}#endif\n}}\n", [1]),
     ("a namespace", f"namespace n {{\n\nvoid f();\n{chr(10) * 70}}}  // namespace n\n", []),
+    ("JavaScript", f"function f({{a, b}}) {{\n{LONG}}}\n", [1], ".js"),
+    ("an arrow in it", f"function f() {{\n  const g = (a) => {{\n{INNER}  }};\n}}\n", [1, 2], ".mjs"),
+    ("its reason", f"// long: one drawing\nexport function f() {{\n{LONG}}}\n", [], ".js"),
+    ("its table", f"const rows = [\n{LONG}];\n", [], ".js"),
+    ("Python", f"def f():\n{INNER.replace(';', '')}    return 1\n", [1], ".py"),
+    ("its reason", f"# long: one table\ndef f():\n{INNER.replace(';', '')}    return 1\n", [], ".py"),
 ]
 
 failed = 0
-for name, text, wanted in CASES:
+for name, text, wanted, *suffix in CASES:
     with tempfile.TemporaryDirectory() as folder:
         for part in ("include", "src", "sim", "tasks", "sweeps", "tools", "tests"):
             (pathlib.Path(folder) / part).mkdir()
-        (pathlib.Path(folder) / "src/long.cpp").write_text(text)
+        (pathlib.Path(folder) / ("src/long" + "".join(suffix or [".cpp"]))).write_text(text)
         told = subprocess.run([sys.executable, ROOT / "tools/scripts/check_includes.py", folder], capture_output=True, text=True)
         found = [int(line.split(":")[1]) for line in told.stdout.splitlines() if "// long: REASON" in line]
         if found != wanted or told.returncode != bool(wanted):

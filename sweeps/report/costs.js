@@ -31,6 +31,7 @@ function ideal_seconds(points) {
 }
 
 // Stacked bars, one per row {point, name}; `legend` gets the names of the terms. `only`: a set of terms to keep.
+// long: one drawing, whose bars, names and axis share their measures
 function paint_cost_bars(container, legend, all_rows, {title_width, only = null}) {
   const {model} = state;
   const theme = current_theme();

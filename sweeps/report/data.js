@@ -90,6 +90,7 @@ function mark_candidates(states, context, x, y) {
   }
 }
 
+// long: one object, a field after another
 function build_model({head, tables}) {
   const get = (table, name) => tables[table].columns.get(name);
   const count = tables.points.rows;

@@ -54,6 +54,7 @@ const effect_rows = () => [
 // Without words from the engine, only whether the interval leaves out zero.
 const effect_word = (row) => row.verdict || (row.high < 0 ? 'lower' : row.low > 0 ? 'higher' : 'undecided');
 
+// long: one drawing, whose rows, intervals and axis share their measures
 function paint_effects() {
   const {model} = state;
   const theme = current_theme();

@@ -71,6 +71,7 @@ function default_scale(values) {
 }
 
 // How points are coloured: groups with a name, a colour and a member test, small enough in number to be series.
+// long: a list of groups for each word of `colour`
 function colour_groups(model, view, points, dark) {
   const theme = dark ? themes.dark : themes.light;
   if (view.colour === 'status')

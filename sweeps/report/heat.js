@@ -54,6 +54,7 @@ function heat_rows() {
   return [head, ...heat_cells(a, b, y).map(row)];
 }
 
+// long: one drawing, whose cells, names and legend share their measures
 function paint_heat() {
   const {model} = state;
   const axes = default_heat_axes();

@@ -125,6 +125,7 @@ const label_sides = [
 
 // Names beside the front points, as in the list of the front. A text takes the side where it covers no other text and
 // the fewest marks; where there is none it shrinks to its number, then to nothing.
+// long: one search for places, over boxes that are already taken
 function number_series(model, layout, view, theme, size) {
   const {x, y, shown, x_scale, y_scale, range} = layout;
   const [width, height] = view.size ?? [700, 450];

@@ -43,6 +43,7 @@ function scale_axis(scale, range, column, theme, size) {
   };
 }
 
+// long: one object, as the chart library takes it
 function scatter_option(model, view, dark) {
   const theme = dark ? themes.dark : themes.light;
   const layout = scatter_layout(model, view);

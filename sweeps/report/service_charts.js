@@ -25,6 +25,7 @@ const dashed_lines = (at, theme) =>
 
 // points: [{x, y, x_ends, y_ends, name, colour, symbol, size, label, position, lines}]; paths: [[points of one line, in order]];
 // marks: [{y, name}] as dashed lines. `lines` are those of the tooltip.
+// long: one object, as the chart library takes it
 function plane_option({points, paths = [], marks = [], x_name, y_name}, theme) {
   const ends = (key) => points.flatMap((p) => [p[key], ...(p[`${key}_ends`] ?? [])]);
   const whiskers = (key, line) =>

@@ -102,6 +102,7 @@ function card(title, main, ...rest) {
   return h('div.card.fact', h('h2', title), h('p.big', main), ...rest);
 }
 
+// long: the cards of a page, one after another
 function paint_summary() {
   const {model} = state;
   const [x, y] = judged_columns();

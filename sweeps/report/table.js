@@ -65,6 +65,7 @@ function table_cell(column, row) {
   );
 }
 
+// long: one table: its head, its rows and what their clicks do
 function paint_table() {
   const {model} = state;
   const columns = table_columns();

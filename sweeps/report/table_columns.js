@@ -1,6 +1,7 @@
 // The columns of the table and of its CSV: of configurations, or of single runs.
 
 // Columns of the view: {title, number, get(row), text(row), csv}. Rows are points, or rows of the runs table.
+// long: a list of columns, a row each
 function table_columns() {
   const {model} = state;
   const axes = varied_axes();

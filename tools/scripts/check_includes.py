@@ -8,8 +8,10 @@ includes itself and rooms to its left. Two source files never have one name, wha
 (src/cpu/README.md says what g++ does to it). What an error says is for people; no code compares its text, searches
 it or keeps it in a variable of its own to do so (fields of Error are there for that), but for main.cpp, which prints it,
 and json_reader.cpp, which takes the library's number off. Last: a function has at most LONGEST lines, or above it a
-comment `// long: REASON`. Files are laid out by clang-format, so a function ends at the first } below its first letter.
+comment `// long: REASON` (Python: `# long: REASON`). C++ is laid out by clang-format and JavaScript like it, so a function
+ends at the first } below its first letter.
 """
+import ast
 import pathlib
 import re
 import sys
@@ -52,12 +54,32 @@ def long_functions(text):
                 yield first + 1, number - first + 1
 
 
+SCRIPT = re.compile(r"(\s*)(?:export )?(?:async )?(?:function\b|const \w+ = (?:async )?(?:\([^)]*\)|\w+) =>).*{$")
+
+
+def long_in_script(path, text):
+    """The same of JavaScript and Python, whose reason stands in the line above."""
+    lines = text.splitlines()
+    if path.suffix == ".py":
+        ends = {n.lineno: n.end_lineno for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    else:
+        heads = {number: head[1] for number, line in enumerate(lines, 1) if (head := SCRIPT.match(line))}
+        ends = {first: next(n for n in range(first + 1, len(lines) + 1) if lines[n - 1].startswith(indent + "}"))
+                for first, indent in heads.items()}
+    for first, last in ends.items():
+        if last - first >= LONGEST and not re.match(r"\s*(//|#) long: \w", lines[first - 2]):
+            yield first, last - first + 1
+
+
 SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 failures = []
 checked = 0
 places = {}  # of a file name
 for level, folder in enumerate(ORDER):
+    for path in sorted(p for p in (root / folder).rglob("*") if folder != "tests" and p.suffix in {".py", ".js", ".mjs"}):
+        failures += [f"{path.relative_to(root)}:{at}: {count} lines; shorten it, or say why above it: // long: REASON"
+                     for at, count in long_in_script(path, path.read_text(encoding="utf-8"))]
     for path in sorted((root / folder).rglob("*")):
         if path.suffix not in SUFFIXES:
             continue

@@ -67,6 +67,7 @@ const legend_rows = Math.ceil(lines.length / 3);
 const panel_title = (word) => (word && options['panel-label'] ? `${options['panel-label']} ${word}` : word);
 const height = 330 + 20 * legend_rows;
 
+// long: one drawing, whose lines, marks and axes share their measures
 function panel(word) {
   const points = kept.filter((row) => !options.panel || row[options.panel] === word);
   // A twentieth of the axis on both sides, so that no mark is cut.

@@ -110,6 +110,7 @@ const choice = {
 };
 
 // One context as an SVG of its own.
+// long: one drawing, whose points, names and axes share their measures
 function panel(context) {
   const everything = Array.from({length: model.count}, (_, i) => i);
   const view = {

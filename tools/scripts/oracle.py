@@ -608,6 +608,7 @@ class Spec:
             return int(a), int(b)
         return 1, int(self.block)
 
+    # long: a list of rules, one after another
     def invalid(self):
         for elem in (self.elem, self.other and self.other.elem):
             if isinstance(elem, (Listed, Micro)) and self.scale_rule in ("even", "even_above"):
@@ -1155,6 +1156,7 @@ def tensor_amax(spec, xs):
     return 0 if spec.subnormals == "flush" and not a & 0x7F800000 else a
 
 
+# long: a definition, read from top to bottom
 def quantize(spec, x, rows, cols, seed=0, stream=0, step=0):
     """x: rows*cols fp32 words, row-major."""
     if spec.reason:
@@ -1508,6 +1510,7 @@ def cuts(first, last, *steps):
     return list(zip(points, points[1:]))
 
 
+# long: a definition, a branch for each kind of adder
 def accumulate(row, a, b, first, last):
     """fp32 bits of the sum over [first, last): by the accumulator's row, before any tensor scale."""
     kind = row["kind"]
@@ -1922,6 +1925,7 @@ def threshold_payload(rng, spec, lo, hi, position, draws):
     return lo + (hi - lo) * Fraction(rng.below(1 << 16), 1 << 16)
 
 
+# long: a list of inputs, a group after another
 def boundary_inputs(rng, spec, rows, cols, seed, stream, step, special=None):
     """A matrix dense in decisions: block maxima first, then elements near code boundaries times the scales these give."""
     draws = Draws(seed, stream, step, spec.n)
@@ -2760,6 +2764,7 @@ def expect(what, got, wanted):
         raise SystemExit(f"selftest: {what}: got {got}, expected {wanted}")
 
 
+# long: a list of checks, one after another
 def selftest():
     # a bag by hand: int8 rows 0 1 .. 255 have scale 1, bias 0; .1 ten times is .10000000149 * 10 exactly, 1.0000001 one by one
     expect("int8 row", integer_row(8, bits_of(*range(256)))[:2], (ONE, 0))

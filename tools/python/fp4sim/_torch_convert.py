@@ -119,6 +119,7 @@ def _check_weights(site, group):
                    (f"on {p.device.type}" if where == str(p.device) else f"on the {where}"))
 
 
+# long: most of it is what its users read
 def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *, skip: "str | list[str] | tuple[str, ...]" = (),
             plain: "str | list[str] | tuple[str, ...]" = (), seed: int = 0, steps: int = 0, strict: bool = False,
             rank: "int | None" = None, threads: "int | None" = None, backend: str = "auto",
