@@ -119,7 +119,6 @@ class Slopes {
   Slopes(const Kernels& k, const EstimatorSpec& e, const Quantizer& q, TensorFactor t, int block)
       : k_(k), quantizer_(q), factor_of_tensor_(t) {
     const FloatFormat& f = q.element;
-    usable_ = is_known(e.estimator) && 1 - f.bias - f.mantissa_bits > -120;  // fp32 has more steps than an int32 counts
     rule_.payload = payload_kind(q, t);
     rule_.block = block;
     rule_.prescale = q.prescale;
@@ -129,6 +128,8 @@ class Slopes {
     rule_.mantissa_bits = f.mantissa_bits;
     rule_.spline = spline_;
     takes_any_ = e.estimator == Estimator::clipped_ste && rule_.payload == SlopeRule::Payload::times;
+    usable_ = is_known(e.estimator) &&
+              rule_.least_exponent - f.mantissa_bits > -120;  // fp32 has more steps than an int32 counts
     const bool needs_spline = e.estimator == Estimator::spline || e.estimator == Estimator::spline_as_published;
     if (!usable_ || !needs_spline) return;
     const float step = 2.0f * rule_.largest / 39.0f;

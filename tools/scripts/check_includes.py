@@ -71,6 +71,10 @@ def long_in_script(path, text):
             yield first, last - first + 1
 
 
+def too_long(path, found):
+    return [f"{path}:{at}: {count} lines; shorten it, or say why above it: // long: REASON" for at, count in found]
+
+
 SUFFIXES = {".h", ".cpp", ".cu", ".hip", ".cuh", ".inc", ".c"}
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")
 failures = []
@@ -78,8 +82,7 @@ checked = 0
 places = {}  # of a file name
 for level, folder in enumerate(ORDER):
     for path in sorted(p for p in (root / folder).rglob("*") if folder != "tests" and p.suffix in {".py", ".js", ".mjs"}):
-        failures += [f"{path.relative_to(root)}:{at}: {count} lines; shorten it, or say why above it: // long: REASON"
-                     for at, count in long_in_script(path, path.read_text(encoding="utf-8"))]
+        failures += too_long(path.relative_to(root), long_in_script(path, path.read_text(encoding="utf-8")))
     for path in sorted((root / folder).rglob("*")):
         if path.suffix not in SUFFIXES:
             continue
@@ -92,8 +95,7 @@ for level, folder in enumerate(ORDER):
         if folder != "tests" and not str(path.relative_to(root)).startswith(MESSAGE_READERS):
             failures += [f"{path.relative_to(root)}: decides by the text of an error: {m[0]}" for m in MESSAGE_READ.finditer(text)]
         if folder != "tests":
-            failures += [f"{path.relative_to(root)}:{at}: {count} lines; shorten it, or say why above it: // long: REASON"
-                         for at, count in long_functions(text)]
+            failures += too_long(path.relative_to(root), long_functions(text))
         for number, line in enumerate(text.splitlines(), 1):
             found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             if not found:
