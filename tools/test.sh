@@ -12,6 +12,7 @@ set -eu
 cd "$(dirname "$0")/.."
 stages=${*:-setup build test clang fuzz gpu${FULL:+ arm debian13 torch2}}
 jobs=${JOBS:-$(nproc)}
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # a thread that spins takes the time of another test
 systems=${FP4SIM_SYSTEMS:-${XDG_CACHE_HOME:-$HOME/.cache}/fp4sim} # where other systems are unpacked, or are already
 
 stage_setup() { tools/setup.sh; }
