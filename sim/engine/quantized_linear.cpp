@@ -113,12 +113,14 @@ void LinearEngine::trace(const ProductCall& p) const {
                               {p.c, static_cast<int>(p.a.rows), static_cast<int>(p.b.rows)}});
 }
 
+LinearEngine::Way LinearEngine::way_of(const Pass& pass, const Product& planned) const {
+  return !pass.quantise ? &LinearEngine::plain_product : pass.training ? planned.trained : planned.judged;
+}
+
 void LinearEngine::product(const ProductCall& p) {
-  const Pass& pass = p.tape.pass;
   Product& planned = p.layer.products[static_cast<size_t>(p.gemm)];
-  planned.count += pass.training && p.part.index == 0;
-  const Way way = !pass.quantise ? &LinearEngine::plain_product : pass.training ? planned.trained : planned.judged;
-  (this->*way)(p);
+  planned.count += p.tape.pass.training && p.part.index == 0;
+  (this->*way_of(p.tape.pass, planned))(p);
   if (noise_.counts() && p.gemm == Gemm::wgrad && !planned.is_plain)
     noise_.add(backend_, call_of(p.tape, p.layer, p.part, p.gemm, 0, p.a),
                call_of(p.tape, p.layer, p.part, p.gemm, 1, p.b), p.c, p.c_row);
@@ -145,7 +147,7 @@ void LinearEngine::whole_product(const ProductCall& p) {
   call.ready_b = ready(1, p.ready_b, call.b, p.layer.scratch_b);
   if (resident_ == nullptr)
     backend_.multiply(call);
-  else if (!resident_->multiply(call))
+  else if (!gpu::multiply(*resident_, call, p.bias))
     throw Error("gpu: " + p.layer.name + ": a product that the device does not know; --backend auto does",
                 Error::failed);
 }
@@ -269,12 +271,16 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   if (multiplies) {
     if (y->value.data == nullptr) y->value = tape.floats.tensor(rows, out);
     p.c = y->value.data;
+    const Pass& pass = tape.pass;  // traces and logs are of products without a bias
+    if (bias && !relu && !apart.only_backward && resident_ != nullptr && pass.trace == nullptr && pass.log == nullptr &&
+        way_of(pass, layer.products[0]) == &LinearEngine::whole_product)
+      p.bias = bias->value.data;
     product(p);
     trace(p);
   }
   saved.channels = use.channels;
   if (tape.pass.log != nullptr) note(tape, layer, part, x->value, weights.values, y->value);
-  if (bias && !apart.only_backward)
+  if (bias && !apart.only_backward && p.bias == nullptr)
     (relu ? tape.k.bias_relu : tape.k.add_bias)(y->value.data, bias->value.data, rows, out);
   tape.record(y, [this, part, saved](Tape& t) { backward(t, part, saved); });
   return y;

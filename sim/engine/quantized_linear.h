@@ -204,6 +204,7 @@ class LinearEngine {
     const Quantized *ready_a = nullptr, *ready_b = nullptr;  // in place of the quantisation of A and B
     SplitUse* split = nullptr;
     const Masked* sparse = nullptr;  // of B, where zeros in place of what is left out would not do
+    const float* bias = nullptr;     // that a device adds on the way
   };
   class SplitRun;
   // An operand to be quantised, and where its product is told.
@@ -213,6 +214,7 @@ class LinearEngine {
   };
   void add_lacking(ProductCall& p, std::vector<Lacking>& all) const;
   std::vector<Quantized> quantize_together(const std::vector<Lacking>& all) const;
+  Way way_of(const Pass& pass, const Product& planned) const;
   void product(const ProductCall& p);
   // The ways of a product: fp32 operands as they are; both operands whole; cut into parts (split_product.cpp); with
   // weights that are left out (sparse_product.cpp); as `calls` have it (called_product.cpp).

@@ -181,7 +181,7 @@ struct FoldedGemm {
               const int64_t row = int64_t{tile_a} * matrix_tile + first_m(warp) + m * Unit::m + Unit::row_d(lane, v);
               const int64_t col = int64_t{tile_b} * matrix_tile + first_n(warp) + n * Unit::n + Unit::col_d(lane, v);
               if (row >= plain.a.rows || col >= plain.b.rows) continue;
-              plain.c[row * plain.b.rows + col] = canonical(f.acc[m][n][v] * factor);
+              plain.store(row, col, canonical(f.acc[m][n][v] * factor));
             }
           }
         }

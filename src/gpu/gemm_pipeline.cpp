@@ -177,9 +177,10 @@ MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator
   return plan;
 }
 
-void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c) {
+void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c, const float* bias) {
   const Device& device = pool.device();
-  const PlainGemm plain = plain_gemm(a, b, options, c);
+  PlainGemm plain = plain_gemm(a, b, options, c);
+  plain.bias = bias;
   if (is_in_order(a.spec, b.spec, options.accumulator)) return ordered_gemm(pool, plain);
   const MatrixPlan plan = matrix_plan(a.spec, b.spec, options.accumulator);
   const bool has_blocks = a.spec.has_scale() && b.spec.has_scale();

@@ -92,11 +92,12 @@ class GpuBackend final : public Backend {
   void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
             int64_t c_stride) const override {
     const std::lock_guard lock(mutex_);
-    multiply(gpu::upload(pool(), a), gpu::upload(pool(), b), options, c, c_stride);
+    multiply(gpu::upload(pool(), a), gpu::upload(pool(), b), options, c, c_stride, nullptr);
   }
 
   // The quantised operands never leave the device.
-  bool multiply(const MultiplyCall& call) const override {
+  bool multiply(const MultiplyCall& call) const override { return multiply(call, nullptr); }
+  bool multiply(const MultiplyCall& call, const float* bias) const {
     if (!supports_gemm(call.a.spec, call.b.spec, call.options) || !is_known(call.a.hadamard) ||
         !is_known(call.b.hadamard)) {
       return false;
@@ -112,7 +113,7 @@ class GpuBackend final : public Backend {
     } else if (!ready_b) {
       gpu::quantize(pool(), matrix(call.b.x).source, how(call.b), b);
     }
-    multiply(ready_a ? *ready_a : a, ready_b ? *ready_b : b, call.options, call.c, call.c_stride);
+    multiply(ready_a ? *ready_a : a, ready_b ? *ready_b : b, call.options, call.c, call.c_stride, bias);
     return true;
   }
 
@@ -153,10 +154,11 @@ class GpuBackend final : public Backend {
     return {call.hadamard, call.place, call.held_amax, call.soft_alpha, call.row_offset};
   }
 
-  void multiply(const Resident& a, const Resident& b, const GemmOptions& options, float* c, int64_t c_stride) const {
+  void multiply(const Resident& a, const Resident& b, const GemmOptions& options, float* c, int64_t c_stride,
+                const float* bias) const {
     const int64_t rows = a.operand.rows;
     const int64_t cols = b.operand.rows;
-    if (resident_ != nullptr && c_stride == cols) return gpu::gemm(*resident_, a, b, options, c);
+    if (resident_ != nullptr && c_stride == cols) return gpu::gemm(*resident_, a, b, options, c, bias);
     if (resident_ != nullptr) throw Error("gpu: a product on the device is one contiguous matrix", Error::failed);
     Buffer<float> result(pool(), rows * cols);
     gpu::gemm(pool(), a, b, options, result.data());
@@ -183,6 +185,9 @@ class GpuBackend final : public Backend {
 
 std::unique_ptr<Backend> make_backend(Device* device) { return std::make_unique<GpuBackend>(device); }
 std::unique_ptr<Backend> make_resident_backend(Pool& pool) { return std::make_unique<GpuBackend>(pool); }
+bool multiply(const Backend& resident, const MultiplyCall& call, const float* bias) {
+  return static_cast<const GpuBackend&>(resident).multiply(call, bias);
+}
 void fetch(Quantized& q) {
   if (const std::shared_ptr<const Resident> there = std::move(q.resident)) download(*there, q);
 }

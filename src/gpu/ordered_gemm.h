@@ -139,7 +139,7 @@ struct OrderedGemm {
       FP4_UNROLL
       for (int j = 0; j < 4 * quads; ++j) {
         const int64_t col = tile_b * matrix_tile + col_of(thread, j);
-        if (row < plain.a.rows && col < plain.b.rows) plain.c[row * plain.b.rows + col] = finished(state.acc[i][j]);
+        if (row < plain.a.rows && col < plain.b.rows) plain.store(row, col, finished(state.acc[i][j]));
       }
     }
   }

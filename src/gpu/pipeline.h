@@ -69,8 +69,9 @@ MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator
 // where it cannot.
 int widest_spread(const QuantSpec& a, const QuantSpec& b, const Accumulator& accumulator, int64_t k);
 
-// c [a.rows, b.rows] contiguous.
-void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c);
+// c [a.rows, b.rows] contiguous, with `bias` [b.rows] in each row where it is not null.
+void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c,
+          const float* bias = nullptr);
 
 // Under fp32_block on that vendor's units, or one thread an output for `none`, whatever the device has proven (for the
 // probe).

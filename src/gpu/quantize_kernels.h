@@ -37,7 +37,7 @@ struct Signs {
 
 // The quantiser: one tile per group.
 struct QuantizeTile {
-  static constexpr int shared_words = tile_words + 2 * tile_chunks;
+  static constexpr int shared_words = tile_words + 2 * tile_chunks + Measured::words;
   static constexpr int groups_at_once = 3;
   Source x;
   Tiling tiling;
@@ -53,21 +53,22 @@ struct QuantizeTile {
     const TileView view = {tile, shape.rows_log2,          shape.cols_log2,         shape.pitch(),
                            1,    tiling.first_row(number), tiling.first_col(number)};
     load_tile(group, x, shape, view.first_row, view.first_col, tile);
+    const TensorFactor* const own = measured_factor(group, job, number == 0, codes + tile_chunks);
     group.barrier();
     if (hadamard.size != 0) transform_tile(group, hadamard, signs.mask(), false, shape, tile);
     if (job.out.quantizer.has_scale() && job.block_scales == nullptr) {
       chunk_maxima(group, view, maxima);
       group.barrier();
-      tile_scales(group, view, job, maxima, codes);
+      tile_scales(group, view, job, own, maxima, codes);
       group.barrier();
     }
-    tile_codes(group, view, job, codes);
+    tile_codes(group, view, job, own, codes);
   }
 };
 
 // Both copies of a matrix that training needs, blocks along rows and blocks along columns, from one reading.
 struct QuantizeBothWays {
-  static constexpr int shared_words = QuantizeTile::shared_words;
+  static constexpr int shared_words = tile_words + 2 * tile_chunks;
   static constexpr int groups_at_once = 2;
   Source x;
   Tiling tiling;       // square tiles
@@ -89,17 +90,15 @@ struct QuantizeBothWays {
       const QuantizeJob& job = way == 0 ? along : across;
       chunk_maxima(group, view, maxima);
       group.barrier();
-      tile_scales(group, view, job, maxima, codes);
+      tile_scales(group, view, job, nullptr, maxima, codes);
       group.barrier();
-      tile_codes(group, view, job, codes);
+      tile_codes(group, view, job, nullptr, codes);
       group.barrier();
     }
   }
 };
 
 struct HadamardTile {
-  static constexpr int shared_words = tile_words;
-  static constexpr int groups_at_once = 1;
   Source x;
   Tiling tiling;
   HadamardSpec hadamard;
@@ -109,21 +108,48 @@ struct HadamardTile {
   int64_t cols = 0;  // padded to whole transforms
   float* y = nullptr;
 
-  FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
-    float* tile = reinterpret_cast<float*>(shared);
+  // seen(thread, value) for all that is written.
+  template <class F>
+  FP4_HD void rotate(Group group, int64_t number, float* tile, const F& seen) const {
     const TileShape shape = tiling.shape;
     const int64_t first_row = tiling.first_row(number);
     const int64_t first_col = tiling.first_col(number);
     load_tile(group, x, shape, first_row, first_col, tile);
     group.barrier();
-    if (hadamard.size != 0) transform_tile(group, hadamard, signs.mask(), inverse, shape, tile);
+    transform_tile(group, hadamard, signs.mask(), inverse, shape, tile);
     group.for_each(tile_elements, [&](int64_t i) {
       const int r = static_cast<int>(i) >> shape.cols_log2;
       const int c = static_cast<int>(i) & (shape.cols() - 1);
       if (first_row + r < rows && first_col + c < cols) {
-        y[(first_row + r) * cols + first_col + c] = tile[r * shape.pitch() + c];
+        const float value = tile[r * shape.pitch() + c];
+        y[(first_row + r) * cols + first_col + c] = value;
+        seen(static_cast<int>(i) % group_threads, value);
       }
     });
+    group.barrier();
+  }
+};
+
+// What is to be known of an operand before its codes: the maxima of it as it is, or as its Hadamard leaves it.
+struct Measure {
+  static constexpr int shared_words = tile_words + group_threads;
+  static constexpr int groups_at_once = 1;
+  TensorMaximum maximum;  // without a Hadamard; its groups and their words count for both
+  HadamardTile rotation;
+  int64_t tiles = 0;  // to be rotated; 0: none
+
+  FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
+    if (tiles == 0) return maximum(group, number, shared);
+    uint32_t* const maxima = shared + tile_words;
+    group.for_threads([&](int thread) { maxima[thread] = 0; });
+    group.barrier();
+    for (int64_t tile = number; tile < tiles; tile += maximum.groups) {
+      rotation.rotate(group, tile, reinterpret_cast<float*>(shared),
+                      [&](int thread, float value) { maxima[thread] = with_element(maxima[thread], value); });
+    }
+    if (maximum.partial == nullptr) return;
+    join_all(group, maxima);
+    group.for_each(1, [&](int64_t) { maximum.partial[number] = maxima[0]; });
   }
 };
 

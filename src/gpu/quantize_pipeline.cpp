@@ -16,8 +16,11 @@ TileShape shape_for(int64_t cols, int64_t block, int transform) {
                                                                                                       : long_tile;
 }
 
-// Blocks that a tile cannot see whole: 2-D, a row, the tensor.
-bool has_wide_blocks(const QuantSpec& s) { return s.has_scale() && s.block.kind != BlockKind::vector; }
+// Blocks that a tile cannot see whole: a row, the tensor, and squares that do not fit one beside their transform.
+bool has_wide_blocks(const QuantSpec& s, int transform) {
+  if (!s.has_scale() || s.block.kind == BlockKind::vector) return false;
+  return s.block.kind != BlockKind::square || std::max(s.block.size, transform) > square_tile.cols();
+}
 
 void set_pointers(Resident& r) {
   r.operand.codes = r.codes.data();
@@ -42,14 +45,6 @@ class Joint {
   Several<Kernel> several_;
   int64_t groups_ = 0;
 };
-
-// The tensor's maxima, to be joined by the kernel that reads them.
-Buffer<uint32_t> find_maxima(Pool& pool, const Source& x, Joint<TensorMaximum>& launches) {
-  const int64_t groups = std::clamp<int64_t>(groups_for(x.rows * x.cols / 4), 1, 1024);
-  Buffer<uint32_t> partial(pool, groups);
-  launches.add({x, groups, partial.data()}, groups);
-  return partial;
-}
 
 // Which bits carry a block's maximum into the next exponent, so that e = exponent(bits + carry) - 2: the rules' own
 // thresholds 1.75, 1.5 and 1.8125 over 2^e (scale_rule.h) for e2m1.
@@ -105,13 +100,14 @@ struct Work {
   HadamardSpec transform = how.hadamard;
   Buffer<float> transformed;
   Buffer<uint32_t> maxima;
-  Buffer<uint32_t> block_maxima;
   Buffer<uint32_t> block_scales;
   Buffer<HadamardSignMask> signs;
 
   TensorScale tensor_scale() const { return out.operand.quantizer.tensor_scale; }
   bool is_held() const { return how.held_amax >= 0.0f && tensor_scale() == TensorScale::hold; }
   bool is_measured() const { return tensor_scale() != TensorScale::none && !is_held(); }
+  bool is_wide() const { return has_wide_blocks(out.spec, transform.size); }
+  bool is_one_block() const { return out.spec.has_scale() && out.spec.block.kind == BlockKind::tensor; }
 };
 
 // The launches that write codes, of all kinds.
@@ -166,27 +162,40 @@ Signs signs_of(Pool& pool, const HadamardSpec& h, RandomPlace place, Buffer<Hada
   return {{}, room.data()};
 }
 
-void add_transform(Joint<HadamardTile>& to, const Source& x, const HadamardSpec& h, const Signs& signs, bool inverse,
-                   float* y) {
+Measure rotation_of(const Source& x, const HadamardSpec& h, const Signs& signs, bool inverse, float* y) {
   const int64_t cols = hadamard_padded(h, x.cols);
   const Tiling tiling = tiling_over(shape_for(cols, 0, h.size), cols);
-  to.add({x, tiling, h, signs, inverse, x.rows, cols, y}, tiles_of(tiling, x.rows));
+  return {{}, {x, tiling, h, signs, inverse, x.rows, cols, y}, tiles_of(tiling, x.rows)};
 }
 
-// A maximum over more than a tile is known only when the whole operand is transformed: then the transform is a pass of
-// its own.
-void transform_first(Pool& pool, Work& w, Joint<HadamardTile>& to) {
+void add(Joint<Measure>& to, Measure measure, int64_t groups) {
+  measure.maximum.groups = std::clamp<int64_t>(groups, 1, Measured::most);
+  to.add(measure, measure.maximum.groups);
+}
+
+// Maxima of an operand, to be joined by the kernels that read them, and what they are maxima of: a maximum over more
+// than a tile is known only when the whole operand is transformed, and then the transform is a pass of its own.
+void measure(Pool& pool, Work& w, Joint<Measure>& to) {
   const Operand& o = w.out.operand;
-  if (w.transform.size == 0 || !(w.is_measured() || has_wide_blocks(w.out.spec))) return;
-  w.transformed = Buffer<float>(pool, o.rows * o.cols);
-  const Signs signs = signs_of(pool, w.transform, w.how.place.hadamard_signs(), w.signs);
-  add_transform(to, w.x, w.transform, signs, false, w.transformed.data());
-  w.x = {w.transformed.data(), o.rows, o.cols, o.cols, 1};
-  w.transform = {};
+  const bool has_maxima = (w.is_measured() && !o.factor_per_128) || w.is_one_block();
+  const bool rotates = w.transform.size != 0 && (w.is_measured() || w.is_wide());
+  Measure kernel;
+  if (rotates) {
+    w.transformed = Buffer<float>(pool, o.rows * o.cols);
+    const Signs signs = signs_of(pool, w.transform, w.how.place.hadamard_signs(), w.signs);
+    kernel = rotation_of(w.x, w.transform, signs, false, w.transformed.data());
+    w.x = {w.transformed.data(), o.rows, o.cols, o.cols, 1};
+    w.transform = {};
+  }
+  if (!rotates && !has_maxima) return;
+  const int64_t groups = rotates ? kernel.tiles : groups_for(w.x.rows * w.x.cols / 4);
+  if (has_maxima) w.maxima = Buffer<uint32_t>(pool, std::clamp<int64_t>(groups, 1, Measured::most));
+  kernel.maximum = {w.x, 1, w.maxima.data()};
+  add(to, kernel, groups);
 }
 
-// The tensor factors of the operand (after its Hadamard).
-void add_factors(Pool& pool, Work& w, Joint<TensorFactorOf>& to) {
+// The tensor factors of the operand (after its Hadamard), where its kernels do not find them on their way.
+void add_factors(Pool& pool, Work& w, QuantizeJob& job) {
   Resident& out = w.out;
   const Quantizer& q = out.operand.quantizer;
   out.known_amax = 0.0f;
@@ -197,48 +206,42 @@ void add_factors(Pool& pool, Work& w, Joint<TensorFactorOf>& to) {
   } else if (w.is_measured()) {
     out.factors = Buffer<TensorFactor>(pool, 1);
     out.amax = Buffer<float>(pool, 1);
-    to.add({q, w.maxima.data(), w.maxima.count(), out.factors.data(), out.amax.data()}, 1);
+    job.measured = {w.maxima.data(), w.maxima.count(), out.factors.data(), out.amax.data()};
   } else if (w.is_held()) {
     out.known_amax = w.how.held_amax;
-    out.operand.known =
-        tensor_factor(q.arithmetic, out.known_amax, q.target, decode(q.element, q.element.largest_code));
+    out.operand.known = factor_of(q, out.known_amax);
   }
   out.operand.factors = out.factors.data();
+  job.out = out.operand;
 }
 
 void quantize_all(Pool& pool, std::span<Work> works) {
   Device& device = pool.device();
-  Joint<TensorMaximum> maxima;
-  Joint<TensorFactorOf> factors;
+  Joint<Measure> measures;
   Joint<BlockScales> scales;
   CodeLaunches codes;
-  Joint<HadamardTile> transforms;
   for (Work& w : works) {
     w.out.operand.quantizer.soft_alpha = w.how.soft_alpha;
-    transform_first(pool, w, transforms);
+    measure(pool, w, measures);
   }
-  transforms.launch(device);
-  for (Work& w : works) {
-    if (w.is_measured() && !w.out.operand.factor_per_128) w.maxima = find_maxima(pool, w.x, maxima);
-    if (w.out.spec.has_scale() && w.out.spec.block.kind == BlockKind::tensor)
-      w.block_maxima = find_maxima(pool, w.x, maxima);
-  }
-  maxima.launch(device);
-  for (Work& w : works) add_factors(pool, w, factors);
-  factors.launch(device);
+  measures.launch(device);
   for (Work& w : works) {
     const Operand& o = w.out.operand;
-    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr, device.step()};
+    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr, device.step(), {}};
+    add_factors(pool, w, job);
     if (w.transform.size == 0 && quantize_quickly(codes, w.x, quick_rule(w.out.spec, w.how), job)) continue;
-    const bool is_wide = has_wide_blocks(w.out.spec);
-    if (is_wide) {
+    if (w.is_wide()) {
       const int64_t blocks = w.out.geometry.scale_rows * w.out.geometry.scale_cols;
       w.block_scales = Buffer<uint32_t>(pool, blocks);
-      scales.add({w.x, job, w.block_scales.data(), w.block_maxima.data(), w.block_maxima.count()}, blocks);
+      const bool is_one = w.is_one_block();
+      scales.add({w.x, job, w.block_scales.data(), is_one ? w.maxima.data() : nullptr, is_one ? w.maxima.count() : 0},
+                 blocks);
       job.block_scales = w.block_scales.data();
     }
-    const Tiling tiling =
-        tiling_over(shape_for(o.padded_cols, is_wide ? 0 : o.block_cols, w.transform.size), o.padded_cols);
+    const bool is_square = w.out.spec.has_scale() && w.out.spec.block.kind == BlockKind::square && !w.is_wide();
+    const Tiling tiling = tiling_over(
+        is_square ? square_tile : shape_for(o.padded_cols, w.is_wide() ? 0 : o.block_cols, w.transform.size),
+        o.padded_cols);
     const Signs signs = signs_of(pool, w.transform, w.how.place.hadamard_signs(), w.signs);
     codes.tiles.add({w.x, tiling, w.transform, signs, job}, tiles_of(tiling, o.rows));
   }
@@ -368,8 +371,8 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
                         Resident& across) {
   Device& device = pool.device();
   const bool use_native = device.has_native_conversion();
-  const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr, device.step()};
-  const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr, device.step()};
+  const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr, device.step(), {}};
+  const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr, device.step(), {}};
   const QuickJob quick[] = {{job_along, quick_rule(along.spec, {})}, {job_across, quick_rule(across.spec, {})}};
   const bool has_runs = x.col_stride == 1 && x.row_stride == x.cols && x.rows % run_elements == 0 &&
                         x.cols % run_elements == 0 && is_aligned(x.data);
@@ -387,9 +390,10 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
 }
 
 void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y) {
-  Joint<HadamardTile> one;
+  Joint<Measure> one;
   Buffer<HadamardSignMask> room;
-  add_transform(one, x, h, signs_of(pool, h, signs, room), inverse, y);
+  const Measure rotation = rotation_of(x, h, signs_of(pool, h, signs, room), inverse, y);
+  add(one, rotation, rotation.tiles);
   one.launch(pool.device());
 }
 

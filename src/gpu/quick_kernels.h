@@ -12,7 +12,7 @@ inline constexpr int quick_words = group_threads * run_pitch;
 // Rows that follow each other without a gap.
 template <ScaleMode mode>
 struct QuickRows {
-  static constexpr int shared_words = quick_words;
+  static constexpr int shared_words = quick_words + Measured::words;
   static constexpr int groups_at_once = 3;
   const float* data = nullptr;  // [rows, cols], cols a multiple of 32
   int64_t runs = 0;             // of the operand
@@ -37,10 +37,12 @@ struct QuickRows {
         if (n < here * per_run) *reinterpret_cast<Four*>(tile + n / per_run * run_pitch + n % per_run * 4) = v[i];
       }
     });
+    const TensorFactor* const own =
+        mode == ScaleMode::power ? nullptr : measured_factor(group, quick.job, number == 0, shared + quick_words);
     group.barrier();
     // Rows are runs of one long row: positions of draws and places of codes and scales agree.
     group.for_threads([&](int thread) {
-      if (thread < here) write_run<mode, 1>(quick, tile + thread * run_pitch, 0, first + thread);
+      if (thread < here) write_run<mode, 1>(quick, own, tile + thread * run_pitch, 0, first + thread);
     });
   }
 };
@@ -49,7 +51,7 @@ struct QuickRows {
 // both from one reading. A side without codes is left out.
 template <ScaleMode mode>
 struct QuickTile {
-  static constexpr int shared_words = quick_words;
+  static constexpr int shared_words = quick_words + Measured::words;
   static constexpr int groups_at_once = 3;
   static constexpr int rows = 128, cols = 64;
   static constexpr int runs_across = cols / run_elements;
@@ -79,18 +81,20 @@ struct QuickTile {
       FP4_UNROLL
       for (int i = 0; i < count; ++i) *reinterpret_cast<Four*>(tile + place(row_of(i, thread), col_of(thread))) = v[i];
     });
+    const TensorFactor* const own =
+        mode == ScaleMode::power ? nullptr : measured_factor(group, across.job, number == 0, shared + quick_words);
     group.barrier();
     group.for_threads([&](int thread) {
       const int r = thread / runs_across;
       const int c = thread % runs_across * run_elements;
       if (along.job.out.codes == nullptr || r >= down || c >= wide) return;
-      write_run<mode, 1>(along, tile + place(r, c), first_row + r, (first_col + c) / run_elements);
+      write_run<mode, 1>(along, nullptr, tile + place(r, c), first_row + r, (first_col + c) / run_elements);
     });
     group.for_threads([&](int thread) {
       const int c = thread % cols;
       const int r = thread / cols * run_elements;
       if (across.job.out.codes == nullptr || r >= down || c >= wide) return;
-      write_run<mode, runs_across * run_pitch>(across, tile + place(r, c), first_col + c,
+      write_run<mode, runs_across * run_pitch>(across, own, tile + place(r, c), first_col + c,
                                                (first_row + r) / run_elements);
     });
   }

@@ -197,7 +197,8 @@ struct QuickJob {
 
 // Run `index` of row `row` of the operand: elements from shared memory, `stride` apart.
 template <ScaleMode mode, int stride>
-FP4_HD inline void write_run(const QuickJob& quick, const float* data, int64_t row, int64_t index) {
+FP4_HD inline void write_run(const QuickJob& quick, const TensorFactor* own, const float* data, int64_t row,
+                             int64_t index) {
   const Operand& out = quick.job.out;
   float x[run_elements];
   FP4_UNROLL
@@ -216,7 +217,7 @@ FP4_HD inline void write_run(const QuickJob& quick, const float* data, int64_t r
     result = quick.rule.is_stochastic ? power_run<true>(x, quick.rule, place, position)
                                       : power_run<false>(x, quick.rule, place, position);
   } else {
-    t = out.factor(0, 0);
+    t = quick.job.factor(own, 0, 0);
     result = quick.rule.is_stochastic ? mantissa_run<true>(x, out.quantizer.scale, t, place, position)
                                       : mantissa_run<false>(x, out.quantizer.scale, t, place, position);
   }

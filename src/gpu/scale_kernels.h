@@ -7,10 +7,9 @@
 
 namespace fp4::gpu {
 
-// Maxima of the finite elements, one word per group; `groups` groups walk through the operand together.
+// Maxima of the finite elements, one word per group; `groups` groups walk through the operand together. Measure is the
+// kernel.
 struct TensorMaximum {
-  static constexpr int shared_words = group_threads;
-  static constexpr int groups_at_once = 1;
   Source x;
   int64_t groups = 1;
   uint32_t* partial = nullptr;  // [groups]
@@ -53,32 +52,6 @@ struct TensorMaximum {
   }
 };
 
-// The factor of a tensor from its maxima.
-struct TensorFactorOf {
-  static constexpr int shared_words = group_threads;
-  static constexpr int groups_at_once = 1;
-  Quantizer quantizer;
-  const uint32_t* partial = nullptr;
-  int64_t count = 0;
-  TensorFactor* factor = nullptr;
-  float* amax = nullptr;
-
-  FP4_HD void operator()(Group group, int64_t, uint32_t* shared) const {
-    group.for_each(group_threads, [&](int64_t thread) {
-      uint32_t maximum = 0;
-      for (int64_t i = thread; i < count; i += group_threads) maximum = joined(maximum, partial[i]);
-      shared[thread] = maximum;
-    });
-    group.barrier();
-    join_all(group, shared);
-    group.for_each(1, [&](int64_t) {
-      *amax = maximum_of(shared[0]).amax;
-      *factor = tensor_factor(quantizer.arithmetic, *amax, quantizer.target,
-                              decode(quantizer.element, quantizer.element.largest_code));
-    });
-  }
-};
-
 // One factor per row and 128 elements along K.
 struct OuterFactors {
   static constexpr int shared_words = 1;
@@ -98,16 +71,15 @@ struct OuterFactors {
       for (int64_t k = first; k < smaller<int64_t>(x.cols, first + outer_scale_width); ++k) {
         maximum = with_element(maximum, x.at(row, k));
       }
-      factors[i] = tensor_factor(quantizer.arithmetic, maximum_of(maximum).amax, quantizer.target,
-                                 decode(quantizer.element, quantizer.element.largest_code));
+      factors[i] = factor_of(quantizer, maximum_of(maximum).amax);
     });
   }
 };
 
-// One block per group: 2-D, a row or the tensor. Rules that read elements in order (trials, QuEST, smooth maximum) run
-// on one thread.
+// One block per group: a row, the tensor, or 2-D and beyond a tile. Rules that read elements in order (trials, QuEST,
+// smooth maximum) run on one thread.
 struct BlockScales {
-  static constexpr int shared_words = group_threads;
+  static constexpr int shared_words = group_threads + Measured::words;
   static constexpr int groups_at_once = 2;
   Source x;
   QuantizeJob job;
@@ -117,6 +89,7 @@ struct BlockScales {
 
   FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
     const Operand& out = job.out;
+    const TensorFactor* const own = measured_factor(group, job, false, shared + group_threads);
     const int64_t row = number / out.scale_cols * out.block_rows;
     const int64_t col = number % out.scale_cols * out.block_cols;
     const BlockView block = {x.data + row * x.row_stride + col * x.col_stride,
@@ -140,16 +113,7 @@ struct BlockScales {
     });
     group.barrier();
     join_all(group, shared);
-    group.for_each(1, [&](int64_t) {
-      const int64_t index = job.row_offset / out.block_rows * out.scale_cols + number;
-      const Quantizer& q = out.quantizer;
-      const uint32_t draw = is_stochastic(q.scale_rounding)
-                                ? random_draw(job.now().scale_rounding(), static_cast<uint64_t>(index), q.random_bits)
-                                : 0u;
-      const uint32_t code = block_scale_code(q, block, maximum_of(shared[0]), out.factor(row, col), draw);
-      scale_codes[number] = code;
-      out.store_scale(number, code);
-    });
+    group.for_each(1, [&](int64_t) { scale_codes[number] = job.scale_code(block, shared[0], own, row, col); });
   }
 };
 

@@ -121,10 +121,17 @@ FP4_HD inline uint32_t joined(uint32_t a, uint32_t b) {
 FP4_HD inline BlockMaximum maximum_of(uint32_t word) {
   return {float_of(word & ~float_sign_bit), (word & float_sign_bit) != 0};
 }
+// A tensor's factor by its largest magnitude.
+FP4_HD inline TensorFactor factor_of(const Quantizer& q, float amax) {
+  return tensor_factor(q.arithmetic, amax, q.target, decode(q.element, q.element.largest_code));
+}
 // shared[0] becomes the maximum of all threads' words; the words are written and a barrier passed before.
 FP4_HD inline void join_all(Group group, uint32_t* shared) {
-  for (int half = group_threads / 2; half > 0; half /= 2) {
-    group.for_each(half, [&](int64_t i) { shared[i] = joined(shared[i], shared[i + half]); });
+  for (int length = group_threads; length > 1; length /= 16) {
+    const int rest = length / 16;
+    group.for_each(rest, [&](int64_t i) {
+      for (int64_t j = i + rest; j < length; j += rest) shared[i] = joined(shared[i], shared[j]);
+    });
     group.barrier();
   }
 }

@@ -14,6 +14,17 @@ FP4_HD inline RandomPlace at_step(RandomPlace place, const uint32_t* step) {
   return {place.seed, place.stream, step == nullptr ? place.step : *step};
 }
 
+// A tensor's maxima, and where its factor goes: each group that needs it joins them for itself, which costs less than a
+// launch that all of them wait for, and the operand's first group writes it down.
+struct Measured {
+  static constexpr int most = 512;                 // groups that find maxima: a wave of them
+  static constexpr int words = group_threads + 3;  // of shared memory
+  const uint32_t* partial = nullptr;               // null: the factor is where the operand has it
+  int64_t count = 0;
+  TensorFactor* factor = nullptr;
+  float* amax = nullptr;
+};
+
 // One operand to be written: where it stands, and where its random draws are.
 struct QuantizeJob {
   Operand out;
@@ -23,40 +34,76 @@ struct QuantizeJob {
   // Codes of blocks that are no part of a row, found beforehand (BlockScales); else the tile finds its own.
   const uint32_t* block_scales = nullptr;
   const uint32_t* step = nullptr;  // in place of place's, where it is not null
+  Measured measured;
 
   FP4_HD RandomPlace now() const { return at_step(place, step); }
+  // own: what measured_factor() gave.
+  FP4_HD TensorFactor factor(const TensorFactor* own, int64_t row, int64_t col) const {
+    return own != nullptr ? *own : out.factor(row, col);
+  }
+  // The code of a block's scale, whose first element is (row, col) of the operand; it is stored, too.
+  FP4_HD uint32_t scale_code(const BlockView& block, uint32_t maximum, const TensorFactor* own, int64_t row,
+                             int64_t col) const {
+    const Quantizer& q = out.quantizer;
+    const int64_t index = out.scale_index(row_offset + row, col);
+    const uint32_t draw = is_stochastic(q.scale_rounding)
+                              ? random_draw(now().scale_rounding(), static_cast<uint64_t>(index), q.random_bits)
+                              : 0u;
+    const uint32_t code = block_scale_code(q, block, maximum_of(maximum), factor(own, row, col), draw);
+    out.store_scale(out.scale_index(row, col), code);
+    return code;
+  }
 };
 
-// Scale codes of the 1 x B blocks of a tile, from the chunk maxima; stored, and left in codes[first chunk of block].
-FP4_HD inline void tile_scales(Group group, const TileView& tile, const QuantizeJob& job, const uint32_t* maxima,
-                               uint32_t* codes) {
+// The tensor factor of a job that is measured, in shared memory of Measured::words; else null. Ends with a barrier.
+FP4_HD inline const TensorFactor* measured_factor(Group group, const QuantizeJob& job, bool writes, uint32_t* shared) {
+  const Measured& m = job.measured;
+  if (m.partial == nullptr) return nullptr;
+  group.for_threads([&](int thread) {
+    uint32_t maximum = 0;
+    for (int64_t i = thread; i < m.count; i += group_threads) maximum = joined(maximum, m.partial[i]);
+    shared[thread] = maximum;
+  });
+  group.barrier();
+  join_all(group, shared);
+  auto* const factor = reinterpret_cast<TensorFactor*>(shared + group_threads);
+  group.for_each(1, [&](int64_t) {
+    const float amax = maximum_of(shared[0]).amax;
+    *factor = factor_of(job.out.quantizer, amax);
+    if (writes) *m.factor = *factor, *m.amax = amax;
+  });
+  group.barrier();
+  return factor;
+}
+
+// Scale codes of the blocks of a tile, all of which it holds whole, from the chunk maxima; stored, and left in
+// codes[first chunk of block].
+FP4_HD inline void tile_scales(Group group, const TileView& tile, const QuantizeJob& job, const TensorFactor* own,
+                               const uint32_t* maxima, uint32_t* codes) {
   const Operand& out = job.out;
+  const int block_rows = static_cast<int>(out.block_rows);
   const int chunks_per_block = static_cast<int>(out.block_cols) / chunk_size;
-  group.for_each(tile.chunks() / chunks_per_block, [&](int64_t i) {
-    const int64_t first = i * chunks_per_block;
+  const int chunks_per_row = tile.chunks() >> tile.rows_log2;
+  group.for_each(tile.chunks() / (chunks_per_block * block_rows), [&](int64_t i) {
+    const int along = static_cast<int>(i) * chunks_per_block;  // as if a block were a row of its own
+    const int across = along & (chunks_per_row - 1);
+    const int first = (along - across) * block_rows + across;
     const int r = tile.chunk_row(first);
     const int c = tile.chunk_col(first);
     const int64_t row = tile.first_row + r;
     const int64_t col = tile.first_col + c;
     if (row >= out.rows || col >= out.cols) return;
     uint32_t maximum = 0;
-    for (int j = 0; j < chunks_per_block; ++j) maximum = joined(maximum, maxima[first + j]);
+    for (int k = 0; k < block_rows; ++k) {
+      for (int j = 0; j < chunks_per_block; ++j) maximum = joined(maximum, maxima[first + k * chunks_per_row + j]);
+    }
     const BlockView block = {tile.data + r * tile.row_stride + c * tile.col_stride,
                              tile.row_stride,
                              tile.col_stride,
-                             1,
+                             smaller(out.block_rows, out.rows - row),
                              smaller(out.block_cols, out.cols - col),
-                             out.block_cols};
-    const int64_t index = out.scale_index(row, col);
-    const int64_t index_in_whole = (job.row_offset + row) * out.scale_cols + col / out.block_cols;
-    const Quantizer& q = out.quantizer;
-    const uint32_t draw =
-        is_stochastic(q.scale_rounding)
-            ? random_draw(job.now().scale_rounding(), static_cast<uint64_t>(index_in_whole), q.random_bits)
-            : 0u;
-    const uint32_t code = block_scale_code(q, block, maximum_of(maximum), out.factor(row, col), draw);
-    codes[first] = code;
-    out.store_scale(index, code);
+                             out.block_rows * out.block_cols};
+    codes[first] = job.scale_code(block, maximum, own, row, col);
   });
 }
 
@@ -171,7 +218,8 @@ FP4_HD inline void store_wide(const Operand& out, int64_t row, int64_t k, uint32
 }
 
 // Codes of a tile, block padding included (code 0); `codes` holds the scale codes that tile_scales left.
-FP4_HD inline void tile_codes(Group group, const TileView& tile, const QuantizeJob& job, const uint32_t* codes) {
+FP4_HD inline void tile_codes(Group group, const TileView& tile, const QuantizeJob& job, const TensorFactor* own,
+                              const uint32_t* codes) {
   const Operand& out = job.out;
   const Quantizer& q = out.quantizer;
   const int chunks_per_block = static_cast<int>(out.block_cols) / chunk_size;
@@ -185,13 +233,15 @@ FP4_HD inline void tile_codes(Group group, const TileView& tile, const QuantizeJ
     const bool is_padding = col >= out.cols;
     uint32_t scale_code = 0;
     if (q.has_scale() && !is_padding) {
-      scale_code =
-          job.block_scales != nullptr ? job.block_scales[out.scale_index(row, col)] : codes[i - i % chunks_per_block];
+      scale_code = job.block_scales != nullptr
+                       ? job.block_scales[out.scale_index(row, col)]
+                       : codes[i - i % chunks_per_block -
+                               (r & (static_cast<int>(out.block_rows) - 1)) * (tile.chunks() >> tile.rows_log2)];
     }
     const bool is_zero = is_padding || (q.has_scale() && q.scale.is_nan_code(scale_code));
     const int count = static_cast<int>(smaller<int64_t>(chunk_size, out.padded_cols - col));
     const int valid = is_zero ? 0 : static_cast<int>(smaller<int64_t>(chunk_size, out.cols - col));
-    const ChunkPlan plan = plan_chunk(q, scale_code, is_zero ? TensorFactor{} : out.factor(row, col));
+    const ChunkPlan plan = plan_chunk(q, scale_code, is_zero ? TensorFactor{} : job.factor(own, row, col));
     uint32_t packed = 0;
     if (job.use_native && is_packed && valid == chunk_size && native_codes(tile, q, plan, r, c, packed)) {
       return store_packed(out, row, col, packed, count);

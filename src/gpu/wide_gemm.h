@@ -118,7 +118,7 @@ struct WideGemm {
         const int64_t col = first_col + col_of(thread, i);
         if (row >= plain.a.rows || col >= plain.b.rows) continue;
         const float dot = is_one_sum() ? rounded(state.sum[i], lowest, plain.accumulator.group_rounding) : state.acc[i];
-        plain.c[row * plain.b.rows + col] = canonical(snapped(dot, plain.accumulator.snap_log2) * factor);
+        plain.store(row, col, canonical(snapped(dot, plain.accumulator.snap_log2) * factor));
       }
     });
   }
