@@ -45,9 +45,9 @@ def parameters_of(module):
 
 def is_sharded(module, parameters):
     """Whether FSDP takes its weights away between its passes."""
-    return any((getattr(hook, "__module__", "") or "").startswith("torch.distributed.fsdp")
-               for hook in module._load_state_dict_post_hooks.values()) or any(
-                   type(p).__name__ == "DTensor" for p in parameters)
+    hooks = module._load_state_dict_post_hooks.values()
+    return bool(hooks) and any((getattr(hook, "__module__", "") or "").startswith("torch.distributed.fsdp") for hook in hooks) or (
+        "DTensor" in [type(p).__name__ for p in parameters])
 
 
 _keys = itertools.count(1)
@@ -132,7 +132,7 @@ class Group:
         module = self.modules[number]() if number in self.modules else None
         if module is None or is_sharded(module, own := parameters_of(module)):
             return None
-        return sum(p._version for p in own)
+        return sum([p._version for p in own])
 
     def changed(self, numbers=None):
         """Whether autograd has seen a parameter change since this step began."""
