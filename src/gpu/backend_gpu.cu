@@ -219,7 +219,7 @@ class LentDevice final : public RuntimeDevice {
       : RuntimeDevice(proven, lender.stream), lender_(lender) {}
   void* allocate(std::size_t bytes) override { return lender_.take(bytes, lender_.of); }
   void release(void* memory) override { lender_.give(memory, lender_.of); }
-  const uint32_t* step() const override { return lender_.step; }
+  const Clock* clock() const override { return lender_.clock; }
 
  private:
   Lender lender_;

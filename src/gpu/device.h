@@ -37,8 +37,8 @@ class Device {
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;  // inside the device
   virtual void synchronise() = 0;
-  // Where kernels read the step of their random draws; null: in their arguments.
-  virtual const uint32_t* step() const { return nullptr; }
+  // Where kernels read seed and step of their random draws; null: in their arguments.
+  virtual const Clock* clock() const { return nullptr; }
 
   // Groups first .. first+count-1 of a kernel; waits for nothing, throws for a launch that fails.
 #define FP4_GPU_DECLARE(Kernel) virtual void run(const Kernel& kernel, int64_t first, int64_t count) = 0;
@@ -56,7 +56,7 @@ struct Lender {
   void (*give)(void* memory, void* of) = nullptr;
   void* of = nullptr;
   void* stream = nullptr;
-  const uint32_t* step = nullptr;  // Device::step()
+  const Clock* clock = nullptr;  // Device::clock()
   int device = 0;
 };
 // A device of this build for the length of a call, with nothing of its own: it takes memory from the lender and starts

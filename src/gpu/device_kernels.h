@@ -34,12 +34,12 @@ using QuickTileMantissa = Several<QuickTile<ScaleMode::mantissa>>;
   apply(ElementLoop) apply(UpdateLoop) apply(SoftmaxRows) apply(SoftmaxBackward) apply(SquareLoss) apply(RmsNormRows) \
       apply(ColumnSums) apply(StridedGemm)
 // Kernels of both vendors; the matrix units are a device's own.
-#define FP4_GPU_COMMON_KERNELS(apply)                                                                                  \
-  apply(Measures) apply(OuterFactors) apply(BlocksScales) apply(QuantizeTiles) apply(QuantizeBothWays)                 \
-      apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower) apply(QuickTileMantissa) apply(SignsOfStep) \
-          apply(Dequantize) apply(PlainGemm) apply(WideGemm) apply(DecodeInOrder) apply(OrderedGemm)                   \
-              apply(ExpandOperand) apply(FindTileFacts) apply(FoldOperands) apply(CompareBits) apply(ProbeNative)      \
-                  FP4_GPU_TRAINER_KERNELS(apply)
+#define FP4_GPU_COMMON_KERNELS(apply)                                                                             \
+  apply(Measures) apply(OuterFactors) apply(BlocksScales) apply(QuantizeTiles) apply(QuantizeBothWays)            \
+      apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower) apply(QuickTileMantissa)               \
+          apply(SignsOfClock) apply(Dequantize) apply(PlainGemm) apply(WideGemm) apply(DecodeInOrder)             \
+              apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(FoldOperands) apply(CompareBits) \
+                  apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
 #define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaFolded32) apply(NvidiaFolded16)
 #define FP4_GPU_AMD_KERNELS(apply)    apply(AmdFolded32) apply(AmdFolded16)
 #define FP4_GPU_KERNELS(apply)        FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)

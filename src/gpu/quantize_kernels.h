@@ -15,23 +15,23 @@ struct Tiling {
   FP4_HD int64_t first_col(int64_t tile) const { return tile % tiles_across * shape.cols(); }
 };
 
-// The signs of a Hadamard at the step that the device knows.
-struct SignsOfStep {
+// The signs of a Hadamard by the device's clock.
+struct SignsOfClock {
   static constexpr int shared_words = 1;
   static constexpr int groups_at_once = 1;
   HadamardSpec hadamard;
   RandomPlace place;
-  const uint32_t* step = nullptr;
+  const Clock* clock = nullptr;
   HadamardSignMask* signs = nullptr;
 
   FP4_HD void operator()(Group group, int64_t, uint32_t*) const {
-    group.for_each(1, [&](int64_t) { *signs = hadamard_signs(hadamard, at_step(place, step)); });
+    group.for_each(1, [&](int64_t) { *signs = hadamard_signs(hadamard, at_clock(place, clock)); });
   }
 };
 
 struct Signs {
   HadamardSignMask known;
-  const HadamardSignMask* written = nullptr;  // by SignsOfStep, in their place
+  const HadamardSignMask* written = nullptr;  // by SignsOfClock, in their place
   FP4_HD const HadamardSignMask& mask() const { return written == nullptr ? known : *written; }
 };
 

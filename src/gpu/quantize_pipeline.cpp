@@ -155,10 +155,11 @@ bool quantize_quickly(CodeLaunches& to, const Source& x, const QuickRule& rule, 
 
 // place: of the signs; room: for those that only the device knows.
 Signs signs_of(Pool& pool, const HadamardSpec& h, RandomPlace place, Buffer<HadamardSignMask>& room) {
-  const uint32_t* const step = pool.device().step();
-  if (step == nullptr || h.size == 0 || h.signs != HadamardSigns::per_step) return {hadamard_signs(h, place)};
+  const Clock* const clock = pool.device().clock();
+  if (clock == nullptr || h.size == 0 || h.signs == HadamardSigns::none || h.signs == HadamardSigns::fixed)
+    return {hadamard_signs(h, place)};
   room = Buffer<HadamardSignMask>(pool, 1);
-  launch(pool.device(), SignsOfStep{h, place, step, room.data()}, 1);
+  launch(pool.device(), SignsOfClock{h, place, clock, room.data()}, 1);
   return {{}, room.data()};
 }
 
@@ -227,7 +228,7 @@ void quantize_all(Pool& pool, std::span<Work> works) {
   measures.launch(device);
   for (Work& w : works) {
     const Operand& o = w.out.operand;
-    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr, device.step(), {}};
+    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr, device.clock(), {}};
     add_factors(pool, w, job);
     if (w.transform.size == 0 && quantize_quickly(codes, w.x, quick_rule(w.out.spec, w.how), job)) continue;
     if (w.is_wide()) {
@@ -371,8 +372,8 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
                         Resident& across) {
   Device& device = pool.device();
   const bool use_native = device.has_native_conversion();
-  const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr, device.step(), {}};
-  const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr, device.step(), {}};
+  const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr, device.clock(), {}};
+  const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr, device.clock(), {}};
   const QuickJob quick[] = {{job_along, quick_rule(along.spec, {})}, {job_across, quick_rule(across.spec, {})}};
   const bool has_runs = x.col_stride == 1 && x.row_stride == x.cols && x.rows % run_elements == 0 &&
                         x.cols % run_elements == 0 && is_aligned(x.data);

@@ -9,9 +9,14 @@
 
 namespace fp4::gpu {
 
-// A place whose step only the device knows.
-FP4_HD inline RandomPlace at_step(RandomPlace place, const uint32_t* step) {
-  return {place.seed, place.stream, step == nullptr ? place.step : *step};
+// Seed and step where the device has them; a framework writes them.
+struct Clock {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+};
+FP4_HD inline RandomPlace at_clock(RandomPlace place, const Clock* clock) {
+  if (clock == nullptr) return place;
+  return {clock->seed, place.stream, static_cast<uint32_t>(clock->step)};
 }
 
 // A tensor's maxima, and where its factor goes: each group that needs it joins them for itself, which costs less than a
@@ -33,10 +38,10 @@ struct QuantizeJob {
   bool use_native = false;  // the device's own conversion, where it applies: proven equal by ProbeNative
   // Codes of blocks that are no part of a row, found beforehand (BlockScales); else the tile finds its own.
   const uint32_t* block_scales = nullptr;
-  const uint32_t* step = nullptr;  // in place of place's, where it is not null
+  const Clock* clock = nullptr;  // its seed and step in place of place's, where it is not null
   Measured measured;
 
-  FP4_HD RandomPlace now() const { return at_step(place, step); }
+  FP4_HD RandomPlace now() const { return at_clock(place, clock); }
   // own: what measured_factor() gave.
   FP4_HD TensorFactor factor(const TensorFactor* own, int64_t row, int64_t col) const {
     return own != nullptr ? *own : out.factor(row, col);

@@ -126,6 +126,30 @@ class Compilers(unittest.TestCase):
         told = dynamo.explain(llama("nvfp4_te", layers=10))(tokens(0))
         self.assertEqual((told.graph_count, told.graph_break_count), (1, 0))
 
+    def test_a_new_seed_compiles_nothing_anew(self):
+        import torch._dynamo as dynamo
+
+        dynamo.reset()
+        compiled, x = [], torch.randn(16, 64)
+        gradient = lambda run, of: torch.autograd.grad(run(x).square().sum(), of[0].weight)[0]  # noqa: E731
+
+        def counting(graph, inputs):
+            compiled.append(graph)
+            return graph
+
+        torch.manual_seed(0)
+        model = ft.convert(nn.Sequential(nn.Linear(64, 64)), "mxfp4_all_sr", seed=1)
+        quick, drawn = torch.compile(model, fullgraph=True, backend=counting), []
+        for seed in (1, 2, 3, 1):
+            ft.set_seed(model, seed)
+            ft.set_step(model, 1)
+            drawn.append(gradient(quick, model))
+            fresh = ft.convert(nn.Sequential(nn.Linear(64, 64)), "mxfp4_all_sr", seed=seed)
+            fresh.load_state_dict(model.state_dict())
+            self.assertTrue(same(drawn[-1], gradient(fresh, fresh)))
+        self.assertEqual(len(compiled), 1)
+        self.assertTrue(same(drawn[0], drawn[3]) and not same(drawn[0], drawn[1]) and not same(drawn[1], drawn[2]))
+
     def test_exported_and_traced_graphs_hold_products_not_numbers(self):
         model = llama("nvfp4_te").eval()
         want = [model(tokens(n)) for n in range(2)]

@@ -226,7 +226,7 @@ class Graphs(unittest.TestCase):
                 with mock.patch.object(_torch_group, "is_capturing", lambda device: captures):
                     made = self.eager(model, optimizer, x)
                 if group.is_captured:
-                    group.step = 1000  # what nobody reads any more
+                    group.step, group.seed = 1000, 99  # what nobody reads any more
                 return made
 
             want, _ = self.trained(name, self.eager)
@@ -234,6 +234,8 @@ class Graphs(unittest.TestCase):
             self.assertTrue(model[0]._group.is_captured)
             self.equal(made, want, name)
             self.assertEqual((model[0].step, ft.state(model)["groups"][0]["step"]), (5, 5))
+            self.seeds(model, name)
+            ft.set_seed(model, 3)
             # As on the host the next step's bits are others, and a step that is set has its own.
             x, outputs = torch.ones(40, 64), []
             for step in (2, 3, 2):
@@ -243,6 +245,21 @@ class Graphs(unittest.TestCase):
             self.assertTrue(same(outputs[0], outputs[2]))
             if name != "mxfp4":
                 self.assertFalse(same(outputs[0], outputs[1]), name)
+
+    def seeds(self, model, name):
+        """A captured model draws another seed's bits once that is set, without a capture."""
+        other, x = mlp(name, "auto"), torch.ones(40, 64, requires_grad=True)
+        other.load_state_dict(model.state_dict())
+        for one in (model, other):
+            ft.set_seed(one, 8)
+            ft.set_step(one, 2)
+        self.assertTrue(model[0]._group.is_captured and not other[0]._group.is_captured)
+        model[0]._group.seed = 99
+        drawn = [torch.autograd.grad(one(x).square().sum(), x)[0] for one in (model, other)]
+        self.assertTrue(same(*drawn), name)
+        ft.set_seed(other, 3)
+        if name != "mxfp4":
+            self.assertFalse(same(drawn[0], torch.autograd.grad(other(x).square().sum(), x)[0]), name)
 
     @unittest.skipUnless(DEVICE == "cpu", "stands for a capture, where there is none")
     def test_what_python_makes_anew_each_step_is_refused(self):

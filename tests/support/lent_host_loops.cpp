@@ -12,8 +12,8 @@ struct Counts {
 
 class LentHost final : public HostMemory {
  public:
-  explicit LentHost(const uint32_t* step)
-      : HostMemory(MatrixKind::nvidia, 1 << 20), loops_(MatrixKind::nvidia, 1 << 20), step_(step) {}
+  explicit LentHost(const Clock* clock)
+      : HostMemory(MatrixKind::nvidia, 1 << 20), loops_(MatrixKind::nvidia, 1 << 20), clock_(clock) {}
   std::string description() const override { return "host loops in the place of a lent device"; }
   void* allocate(std::size_t bytes) override {
     ++counts.taken;
@@ -35,18 +35,18 @@ class LentHost final : public HostMemory {
   FP4_GPU_KERNELS(FP4_GPU_RUN)
 #undef FP4_GPU_RUN
 
-  const uint32_t* step() const override { return step_; }
+  const Clock* clock() const override { return clock_; }
 
  private:
   HostDevice loops_;
-  const uint32_t* step_;
+  const Clock* clock_;
 };
 
 }  // namespace
 
 Device* this_device() { return nullptr; }
 std::string no_device_reason() { return "host loops are lent, call by call"; }
-std::unique_ptr<Device> make_lent_device(const Lender& lender) { return std::make_unique<LentHost>(lender.step); }
+std::unique_ptr<Device> make_lent_device(const Lender& lender) { return std::make_unique<LentHost>(lender.clock); }
 
 }  // namespace fp4::gpu
 

@@ -62,8 +62,8 @@ class Group:
     change. step() and set_step() say it from outside instead.
 
     Each lent device has a clock beside it, a token [0, seed, step, 1] of the forward to come. A CUDA graph replays calls without
-    Python: from the first capture on kernels read the step there, and what ends a step advances it on the device, in a graph
-    or outside.
+    Python: from the first capture on kernels read seed and step there, and what ends a step advances it on the device, in a
+    graph or outside.
     """
 
     def __init__(self, recipe, rows, seed, steps, threads, backend, rank_given=None, device="auto", sums="recipe"):
@@ -153,6 +153,11 @@ class Group:
     def advance(self):
         for clock in self.clocks.values():
             clock[2].add_(1)
+
+    def set_seed(self, seed):
+        self.seed = seed
+        for clock in self.clocks.values():
+            clock[1].fill_(signed(self.seed_here()))
 
     def set_step(self, step, begins=False):
         self.step, self.begins = step, begins

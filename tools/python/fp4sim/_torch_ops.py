@@ -23,7 +23,7 @@ EXPORTED = set()  # groups that a graph may outlive its model with
 
 class Lender(ctypes.Structure):
     _fields_ = [("take", ctypes.c_void_p), ("give", ctypes.c_void_p), ("of", ctypes.c_void_p), ("stream", ctypes.c_void_p),
-                ("step", ctypes.c_void_p), ("device", ctypes.c_int)]
+                ("clock", ctypes.c_void_p), ("device", ctypes.c_int)]
 
 
 class _Call(ctypes.Structure):
@@ -52,13 +52,13 @@ def is_capturing(device):
 
 
 def lender_of(x, token=None):
-    """What a call on memory of x's device takes memory and stream from; token: of that memory, the step of its random bits."""
-    step = None if token is None else token.data_ptr() + 2 * token.element_size()
+    """What a call on memory of x's device takes memory and stream from; token: of that memory, seed and step of its random bits."""
+    clock = None if token is None else token.data_ptr() + token.element_size()
     if x.device.type != "cuda":
-        return Lender(step=step, device=0)
+        return Lender(clock=clock, device=0)
     stream = torch.cuda.current_stream(x.device).cuda_stream
     pointer = lambda function: ctypes.cast(function, ctypes.c_void_p)  # noqa: E731
-    return Lender(pointer(_take), pointer(_give), stream, stream, step, x.device.index)
+    return Lender(pointer(_take), pointer(_give), stream, stream, clock, x.device.index)
 
 
 @functools.lru_cache(None)
@@ -104,7 +104,7 @@ def _sizes(x, weight, wide=-1):
 
 def _run(group, number, training, place, sizes, like, x, weight, bias, fill, token=None):
     """fill(call, new, dense) sets what the call computes; `training` and place, (seed, mark, step), are those of a token, or of
-    now. token: whose step the kernels read themselves."""
+    now. token: whose seed and step the kernels read themselves."""
     lends, _ = reaches(group, like)
     home = like.device if lends else torch.device("cpu")
     parts, rows, into, out = sizes

@@ -9,6 +9,7 @@ from typing import Any as _Any
 import torch as _torch
 
 from . import _arrays, _core
+from ._checks import seed_of as _seed_of
 from ._checks import whole as _whole
 from ._core import Error
 from ._torch_convert import convert, report
@@ -32,6 +33,12 @@ def set_step(model: _torch.nn.Module, step: int) -> None:
     for group in _groups(model):
         group.set_step(_whole(step, "--step", 1, 2**32 - 1))
         group.watches = False
+
+
+def set_seed(model: _torch.nn.Module, seed: int) -> None:
+    """Random bits of `model` from here on are those of this seed, in compiled models and captured graphs, too."""
+    for group in _groups(model):
+        group.set_seed(_seed_of(seed))
 
 
 def state(model: _torch.nn.Module) -> "dict[str, _Any]":
@@ -97,4 +104,4 @@ def cross_entropy(logits: _torch.Tensor, labels: _torch.Tensor) -> _torch.Tensor
 
 
 __all__ = ["Converter", "Linear", "Quantized", "convert", "cross_entropy", "fake_quantize", "gemm", "hadamard", "load_state", "quantize",
-           "report", "set_step", "state", "step", "transformer_engine"]
+           "report", "set_seed", "set_step", "state", "step", "transformer_engine"]
