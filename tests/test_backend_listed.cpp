@@ -185,7 +185,7 @@ TEST_CASE("sums of decoded lists and of their blocks equal the core's", "[quick]
   constexpr int64_t rows = 21, columns = 19, cols = 256;  // no whole tiles
   std::mt19937 random(12);
   const QuantSpec plain = quant_spec_from_words("nvfp4", "test");
-  int64_t taken = 0;
+  int64_t taken = 0, taken_of_chips = 0;
   for (const std::string words : specs)
     for (const bool is_mixed : {false, true})
       for (const bool is_few : {false, true}) {
@@ -201,18 +201,42 @@ TEST_CASE("sums of decoded lists and of their blocks equal the core's", "[quick]
         call.x = view_of(x.data() + rows * cols, columns, cols);
         reference_backend().quantize(call, b);
         for (const float divisor : {1.0f, 16.0f})
-          for (const char* name : {"fma_sequential", "fp32_block"}) {
+          for (const std::string name :
+               {"fma_sequential", "fp32_block", "cdna3_16bit", "cdna3_fp8", "cdna4_isa", "int32_wrap", "int32_clamp"}) {
             GemmOptions options;
             options.accumulator = accumulator_from_words(name);
             options.hadamard_divisor = divisor;
+            if (!invalid_reason(options.accumulator, a.spec, b.spec).empty()) continue;
             if (!listed_backend().supports_gemm(a.spec, b.spec, options)) continue;
             std::vector<float> c(rows * columns), d = c;
             reference_backend().gemm(a, b, options, c.data(), columns);
             listed_backend().gemm(a, b, options, d.data(), columns);
-            ++taken;
+            ++(name == "fma_sequential" || name == "fp32_block" ? taken : taken_of_chips);
             CAPTURE(words, is_mixed, is_few, name, divisor);
             CHECK(test::same_floats(c, d));
           }
       }
   CHECK(taken == static_cast<int64_t>(std::size(specs)) * 16);
+  CHECK(taken_of_chips >= 200);
+}
+
+TEST_CASE("sums of integers beyond int32 are the core's", "[quick]") {
+  QuantizeCall call;
+  call.spec = quant_spec_from_words("mxfp4,element=s1p6,block=row,scale=fp32,scale_rule=amax", "test");
+  for (const int64_t cols : {133144, 133145}) {  // 127 * 127 * 133,144 is the last sum below 2^31
+    const std::vector<float> ones(static_cast<size_t>(cols), 1.0f);
+    call.x = view_of(ones.data(), 1, cols);
+    Quantized q;
+    reference_backend().quantize(call, q);
+    for (const char* name : {"int32_wrap", "int32_clamp"}) {
+      GemmOptions options;
+      options.accumulator = accumulator_from_words(name);
+      REQUIRE(listed_backend().supports_gemm(q.spec, q.spec, options));
+      float expected = 0, got = 0;
+      reference_backend().gemm(q, q, options, &expected, 1);
+      listed_backend().gemm(q, q, options, &got, 1);
+      CHECK(bits_of(got) == bits_of(expected));
+      CHECK((got < 0) == (cols == 133145 && name[6] == 'w'));
+    }
+  }
 }

@@ -472,19 +472,26 @@ void compare(Pair (*draw)(Words, int round, Random&), bool (*fits)(Words), int r
 // Operands without scales: halves and bytes of every exponent, so that groups lie within reach of fp32 powers, beyond
 // it on either side, or hold infinities and NaN.
 TEST_CASE("adders of chips add operands without scales", "[quick]") {
-  std::vector<Accumulator> rows = {{.kind = AccumulatorKind::aligned,
-                                    .group = 12,
-                                    .fraction_bits = 9,
-                                    .rounding = Rounding::toward_zero,
-                                    .unscaled = true}};
+  std::vector<Accumulator> rows = {
+      {.kind = AccumulatorKind::aligned,
+       .group = 12,
+       .fraction_bits = 9,
+       .rounding = Rounding::toward_zero,
+       .unscaled = true},
+      {.kind = AccumulatorKind::aligned, .group = 20, .fraction_bits = 11, .unscaled = true, .is_half = true},
+      {.kind = AccumulatorKind::floor_aligned, .group = 12, .fraction_bits = 9, .unscaled = true},
+      {.kind = AccumulatorKind::floor_aligned_pairs, .fraction_bits = 25, .unscaled = true}};
   for (const AccumulatorInfo& info : accumulator_table) {
-    if (info.row.unscaled && info.row.kind == AccumulatorKind::aligned) rows.push_back(info.row);
+    if (takes(info.row, false, format_of(Element::bf16))) rows.push_back(info.row);
   }
   constexpr const char* pairs[][2] = {{"bf16", "bf16"},
                                       {"fp16", "fp16"},
                                       {"bf16,element=e4m3", "bf16,element=e5m2"},
                                       {"bf16", "bf16,element=e3m2"},
-                                      {"fp16", "bf16"}};
+                                      {"fp16", "bf16"},
+                                      {"fp32", "fp32"},
+                                      {"bf16", "fp32"},
+                                      {"bf16,element=e2m1", "bf16,element=e2m3"}};
   cpu::gemm_uses.reset();
   Random random(7);
   for (int round = 0; round < 60; ++round) {
@@ -492,8 +499,8 @@ TEST_CASE("adders of chips add operands without scales", "[quick]") {
       const int64_t k = one_of(random, {1, 7, 16, 50, 64, 130});
       const auto drawn = [&](const char* spec, int64_t n) {
         std::vector<float> x = drawn_values(n * k, random);
-        if (round % 3 == 0) {  // what cancels, over a few binades
-          for (float& v : x) v = drawn_value(round - 30, 14, random);
+        if (round % 3 == 0) {  // what cancels, over a few binades; what fp16 holds, and does not
+          for (float& v : x) v = drawn_value(round % 2 == 0 ? round - 30 : round / 6, 14, random);
         }
         Quantized q;
         reference_backend().quantize({.x = view_of(x.data(), n, k), .spec = quant_spec_from_words(spec)}, q);
@@ -507,6 +514,14 @@ TEST_CASE("adders of chips add operands without scales", "[quick]") {
   const auto taken = [&](cpu::GemmKernel kernel) { return uses[static_cast<size_t>(kernel)].taken; };
   if (backends_under_test().size() > 1)
     CHECK((taken(cpu::GemmKernel::terms) > 1000 && taken(cpu::GemmKernel::core) > 100));
+}
+// Zero times 2^60 weighs 2^-66 in CDNA3's adder, which cuts (1 + 2^-7)^2 * 2^-80 at 2^-90.
+TEST_CASE("zeros beside large values", "[quick]") {
+  const std::vector<float> x = {0x1.02p-80f, 0.0f}, y = {0x1.02p0f, 0x1p60f};
+  Quantized a, b;
+  reference_backend().quantize({.x = view_of(x.data(), 1, 2), .spec = quant_spec_from_words("bf16")}, a);
+  reference_backend().quantize({.x = view_of(y.data(), 1, 2), .spec = quant_spec_from_words("bf16")}, b);
+  for (const char* name : {"cdna3_16bit", "cdna3_fp8"}) compare_products(a, b, accumulator_from_words(name), name);
 }
 TEST_CASE("zeros under large scales", "[quick]") { compare(heavy_zeros, is_vector, 20); }
 TEST_CASE("a row that overflows", "[quick]") { compare(overflowing_row, is_mxfp8, 1); }

@@ -111,12 +111,20 @@ Accumulator drawn_accumulator(Random& random) {
   constexpr int named = static_cast<int>(std::size(accumulator_table));
   if (pick(random, 3) != 0) return accumulator_table[pick(random, named)].row;
   Accumulator a;
-  a.kind = one_of(random, {AccumulatorKind::group, AccumulatorKind::aligned, AccumulatorKind::aligned});
+  a.kind = one_of(random,
+                  {AccumulatorKind::group, AccumulatorKind::aligned, AccumulatorKind::aligned, AccumulatorKind::aligned,
+                   AccumulatorKind::floor_aligned, AccumulatorKind::floor_aligned_pairs, AccumulatorKind::fma_blocks});
   a.inner = one_of(random, {1, 1, 2, 4, 8, 12, 16, 16, 20, 32, 48, 64, 128});
   a.group = one_of(random, {4, 6, 8, 12, 16, 32, 40, 48, 64, 64, 96, 128, 160, 0});
   a.fraction_bits = 1 + pick(random, 45);
   a.rounding = one_of(random, {Rounding::nearest_even, Rounding::toward_zero, Rounding::toward_zero});
   if (a.kind == AccumulatorKind::aligned) a.rounding = Rounding::toward_zero;
+  if (a.kind == AccumulatorKind::aligned && pick(random, 4) == 0) {
+    a.inner = 1;
+    a.is_half = true;
+    a.rounding = Rounding::nearest_even;
+  }
+  if (a.kind != AccumulatorKind::group && a.kind != AccumulatorKind::aligned) a.fraction_bits = 1 + pick(random, 28);
   if (pick(random, 5) == 0) a.snap_log2 = -20 + pick(random, 30);
   return a;
 }

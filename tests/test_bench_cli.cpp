@@ -101,8 +101,8 @@ TEST_CASE("what is quantised can be chosen", "[cli]") {
 TEST_CASE("what has no fast path is measured on the reference, a part of it, and marked", "[cli]") {
   for (const char* backend : {"auto", "avx2"}) {
     const auto result =
-        run_cli(std::string("bench gemm quantize --sizes 64 --elements 4194304 --rounds 1 --specs mxfp4 "
-                            "--accumulators hopper_fp8_f16_d --json --backend ") +
+        run_cli(std::string("bench gemm quantize --sizes 64 --elements 4194304 --rounds 1 --specs mxfp8 "
+                            "--accumulators b200_mxf4 --json --backend ") +
                 backend);
     if (result.exit_code == 2 && result.err.find("avx2") != std::string::npos) return;  // a machine without it
     INFO(backend << result.err);
@@ -110,8 +110,8 @@ TEST_CASE("what has no fast path is measured on the reference, a part of it, and
     std::map<std::string, std::string> backends;
     const auto rows = nlohmann::json::parse(result.out).at("rows");
     for (const auto& row : rows) backends[row.at("bench")] = row.at("backend");
-    CHECK(backends.at("gemm mxfp4 hopper_fp8_f16_d, 16 rows of A") == "reference");
-    CHECK(backends.at("quantize mxfp4") != "reference");
+    CHECK(backends.at("gemm mxfp8 b200_mxf4, 16 rows of A") == "reference");
+    CHECK(backends.at("quantize mxfp8") != "reference");
   }
 }
 

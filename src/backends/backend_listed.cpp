@@ -35,9 +35,18 @@ bool is_e2m3(const FloatFormat& f) {
   return true;
 }
 
+// Whether sums under block scales ask for values alone, not for the exponents of elements.
 bool adds_by_value(AccumulatorKind kind) {
-  return kind == AccumulatorKind::block || kind == AccumulatorKind::group || kind == AccumulatorKind::sequential ||
-         kind == AccumulatorKind::sequential_double || kind == AccumulatorKind::fma;
+  return kind != AccumulatorKind::aligned && kind != AccumulatorKind::windowed && kind != AccumulatorKind::integer;
+}
+
+// Integers of at most 127 steps whose sums int32 holds add up to a block's dot: nothing is wrapped or clamped.
+constexpr int64_t longest_integers = int64_t{1} << 17;
+GemmOptions in_blocks(GemmOptions options) {
+  const Accumulator& row = options.accumulator;
+  if (row.kind == AccumulatorKind::integer)
+    options.accumulator = {.kind = AccumulatorKind::block, .rounding = row.rounding, .snap_log2 = row.snap_log2};
+  return options;
 }
 
 std::optional<QuantSpec> as_e2m3(const QuantSpec& s) {
@@ -183,14 +192,19 @@ class ListedBackend final : public Backend {
     });
   }
 
-  bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
+  bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& asked) const override {
     if (!is_listed(a) && !is_listed(b)) return false;
+    if (asked.accumulator.kind == AccumulatorKind::integer && (a.choice.is_on || b.choice.is_on)) return false;
+    const GemmOptions options = in_blocks(asked);
     if (reads_values(a, b, options)) return inner(floats, floats, options) != nullptr;
     return multiplies_listed(a, b, options) ||
            (adds_by_value(options.accumulator.kind) && inner(plain(a), plain(b), options) != nullptr);
   }
-  void gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
+  void gemm(const Quantized& a, const Quantized& b, const GemmOptions& asked, float* c,
             int64_t c_stride) const override {
+    if (asked.accumulator.kind == AccumulatorKind::integer && a.cols > longest_integers)
+      return reference_backend().gemm(a, b, asked, c, c_stride);
+    const GemmOptions options = in_blocks(asked);
     const bool by_value = reads_values(a.spec, b.spec, options);
     if (!by_value && inner(plain(a.spec), plain(b.spec), options) == nullptr) {
       if (!multiply_listed(a, b, options, c, c_stride)) reference_backend().gemm(a, b, options, c, c_stride);

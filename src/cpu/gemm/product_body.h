@@ -54,7 +54,7 @@ FP4_TARGET inline bool run_product(Product& p) {
   PanelOptions options_b = options;
   if (int8) {
     p.quantum = power_of_two(p.a.quantum_log2() + p.b.quantum_log2());
-    p.has_levels = has_vnni && !p.restarts();
+    p.has_levels = has_vnni && !p.restarts() && knows_integers(row, p.run);
     p.offset = has_vnni ? 128 : p.a.largest_fixed();
     options.makes_unsigned = has_vnni;
     if (!has_vnni) options.byte_offset = p.offset;

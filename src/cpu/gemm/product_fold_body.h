@@ -34,15 +34,22 @@ inline int aligned_bits(const Product& p) {
 inline Folding make_folding(const Product& p) {
   const Accumulator& row = p.options.accumulator;
   Folding f;
-  f.sum = row.kind == AccumulatorKind::block ? Sum::block
-                                             : (row.kind == AccumulatorKind::group ? Sum::group : Sum::aligned);
-  f.group = row.kind == AccumulatorKind::block ? p.run : row.group;
+  f.sum = row.kind == AccumulatorKind::block        ? Sum::block
+          : row.kind == AccumulatorKind::group      ? Sum::group
+          : row.kind == AccumulatorKind::fma_blocks ? Sum::loop
+          : is_floor(row.kind)                      ? Sum::floor
+                                                    : Sum::aligned;
+  f.group = f.sum == Sum::block || f.sum == Sum::loop ? p.run : row.group;
   f.runs_per_group = row.group / p.run;
   f.run = p.run;
   f.chunk = row.kind == AccumulatorKind::aligned ? smaller<int64_t>(row.inner, p.run) : 1;
   f.toward_zero = row.rounding == Rounding::toward_zero;
   f.fraction_bits = row.fraction_bits;
   f.kept_bits = ~0u << (fp32_result_bits - row.result_bits);
+  if (row.kind == AccumulatorKind::aligned && row.tf32 && !p.a.spec.has_scale()) f.element_bits = ~0x1FFFu;
+  f.is_half = row.is_half;
+  if (row.is_half) f.least_sum = -14;
+  f.step = row.kind == AccumulatorKind::floor_aligned_pairs ? 2 : 1;
   f.zero_exponent = row.zero_exponent;
   f.only_whole = p.only_whole();
   f.a_offset = p.offset;
@@ -177,7 +184,7 @@ FP4_TARGET inline TileOutput output_of(const Product& p, int64_t row0, int64_t p
           all(p.factor),
           static_cast<uint32_t>(p.a.panels.nan_rows[row0 / panel_rows]) >> (row0 % panel_rows),
           nan_cols,
-          is_finite(p.factor)};
+          is_finite(p.factor) && !p.options.accumulator.is_half};
 }
 
 }  // namespace fp4::FP4_ISA

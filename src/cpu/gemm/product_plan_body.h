@@ -22,8 +22,8 @@ enum class Engine : uint8_t { none, blocks, fma, multiply_add, fp64 };
 
 // Element formats whose multiples of the quantum fit a signed byte.
 inline bool has_byte_values(const QuantSpec& s) {
-  return s.element == Element::e2m1 || s.element == Element::e1m2 || s.element == Element::e3m0 ||
-         s.element == Element::e2m3;
+  return s.has_scale() && (s.element == Element::e2m1 || s.element == Element::e1m2 || s.element == Element::e3m0 ||
+                           s.element == Element::e2m3);
 }
 
 // Products of a term, which ends where scales do.
@@ -59,6 +59,13 @@ inline bool has_wide_scale(const QuantSpec& s) { return s.scale == Scale::fp32 |
 // (gemm_cut_avx512.h) and to the core.
 inline constexpr int least_zero_weight = -126;
 
+// Whether products of elements have at most 22 bits.
+inline bool has_half_products(const QuantSpec& s) { return format_of(s.element).mantissa_bits <= 10; }
+
+inline bool is_floor(AccumulatorKind kind) {
+  return kind == AccumulatorKind::floor_aligned || kind == AccumulatorKind::floor_aligned_pairs;
+}
+
 // Whether gemm_terms_body.h serves: whole terms in every run.
 inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (has_wide_scale(a) || has_wide_scale(b)) return false;  // terms of more than 53 bits
@@ -67,9 +74,16 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
   if (row.kind == AccumulatorKind::group) {
     return row.rounding == Rounding::nearest_even || row.rounding == Rounding::toward_zero;
   }
-  if (row.kind != AccumulatorKind::aligned || row.rounding != Rounding::toward_zero) return false;
+  if (is_floor(row.kind)) return row.fraction_bits <= 25;
+  if (row.kind == AccumulatorKind::fma_blocks) {  // dots that end alike, of products that fp32 holds
+    const int64_t run = smaller(scale_block(a, 0), scale_block(b, 0)), group = row.group;
+    return run > 0 && group > 0 && std::gcd(run, group) == smaller(run, group) && has_half_products(a) &&
+           has_half_products(b);
+  }
+  if (row.kind != AccumulatorKind::aligned) return false;
+  if (row.rounding != (row.is_half ? Rounding::nearest_even : Rounding::toward_zero)) return false;
   if (row.inner == 1) return row.fraction_bits <= 25;
-  if (row.zero_exponent != no_zero_exponent) return false;
+  if (row.is_half || row.zero_exponent != no_zero_exponent) return false;
   const int64_t length = term_length(a, b, row);
   return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
 }
@@ -77,85 +91,68 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
 // A windowed sum in which nothing is cut is what aligned sums of the same groups give: with S and R the largest
 // exponents of pairs of scales and of products, R <= S + e, so that its unit 2^q has q <= max(S, r(C)) - fraction_bits
 // of this row. For b200_nvf4 and e = 4 (two elements of e2m1): max(R - 39, S - 35, r(C) - 39) <= max(S, r(C)) - 35.
+// And what zeros weigh matters only where something is cut: gemm_cut_avx512.h alone tells dots of zeros from others.
 inline Accumulator uncut_row(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  if (row.kind != AccumulatorKind::windowed) return row;
+  Accumulator plain = row;
+  const bool tells_zeros = has_vnni && has_byte_values(a) && has_byte_values(b);
+  if (row.kind == AccumulatorKind::aligned && row.inner > 1 && !tells_zeros) plain.zero_exponent = no_zero_exponent;
+  if (row.kind != AccumulatorKind::windowed) return plain;
   const int e = format_of(a.element).max_exponent() + format_of(b.element).max_exponent();
-  return {.kind = AccumulatorKind::aligned,
-          .group = row.group,
-          .inner = 16,
-          .fraction_bits = smaller(smaller(row.scale_bits, row.carried_bits), row.fraction_bits - larger(e, 0)),
-          .rounding = row.rounding,
-          .snap_log2 = row.snap_log2};
-}
-
-// Whether a windowed row has no field but those that uncut_row heeds, or need not heed where nothing is cut.
-inline bool is_windowed_alone(const Accumulator& uncut, const Accumulator& row) {
-  Accumulator copy = uncut;
-  copy.kind = row.kind;
-  copy.inner = row.inner;
-  copy.fraction_bits = row.fraction_bits;
-  copy.scale_bits = row.scale_bits;
-  copy.carried_bits = row.carried_bits;
-  copy.carried_inner = row.carried_inner;
-  copy.cuts_outranked = row.cuts_outranked;
-  copy.subnormal_floor = row.subnormal_floor;
-  return copy == row;
+  plain.kind = AccumulatorKind::aligned;
+  plain.inner = 16;
+  plain.fraction_bits = smaller(smaller(row.scale_bits, row.carried_bits), row.fraction_bits - larger(e, 0));
+  plain.scale_bits = plain.carried_bits = 0;
+  plain.carried_inner = 1;
+  plain.cuts_outranked = false;
+  plain.subnormal_floor = no_subnormal_floor;
+  plain.zero_exponent = no_zero_exponent;
+  return plain;
 }
 
 inline bool is_plain(const Accumulator& row) {
   return row.rounding == Rounding::nearest_even && row.snap_log2 == no_snap;
 }
 
-// An aligned row without what it says of operands without scales and of the bits that its sums keep, which
-// gemm_terms_body.h knows.
+// A row without what gemm_terms_body.h alone knows: kinds, operands without scales, and what sums become.
 inline Accumulator bare_row(Accumulator row) {
+  if (is_floor(row.kind) || row.kind == AccumulatorKind::fma_blocks) row.kind = AccumulatorKind::aligned;
   if (row.kind != AccumulatorKind::aligned) return row;
-  row.unscaled = row.tf32 = false;
+  row.unscaled = row.tf32 = row.is_half = false;
   row.result_bits = fp32_result_bits;
   return row;
 }
 
-// Whether gemm_terms_body.h serves two operands without scales: aligned sums of single products that fp32 holds.
+// Whether gemm_terms_body.h serves operands without scales: exact sums, and those of products that fp32 holds.
 inline bool knows_unscaled(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  const auto fits = [](const QuantSpec& s) {
-    const FloatFormat& f = format_of(s.element);
-    return !s.has_scale() && s.prescale == 1.0f && !f.is_grid() && f.code_bits() <= 16 && f.mantissa_bits <= 10;
+  const bool is_group = row.kind == AccumulatorKind::group;
+  const bool is_aligned = row.kind == AccumulatorKind::aligned && row.inner == 1;
+  const bool is_single = row.unscaled && (is_floor(row.kind) || is_aligned);
+  const auto fits = [&](const QuantSpec& s) {
+    const bool is_short = has_half_products(s) || (is_aligned && row.tf32) || is_group;
+    return !s.has_scale() && s.prescale == 1.0f && !format_of(s.element).is_grid() && is_short;
   };
-  return fits(a) && fits(b) && row.kind == AccumulatorKind::aligned && row.unscaled && row.inner == 1 &&
-         knows_terms(a, b, row);
+  return (is_group || is_single) && fits(a) && fits(b) && knows_terms(a, b, row);
 }
 
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (row.zero_exponent > least_zero_weight) return Engine::none;
   if (is_plain_fma(row, a.has_scale(), b.has_scale())) return row.snap_log2 != no_snap ? Engine::none : Engine::fma;
-  if (!a.has_scale() || !b.has_scale()) return knows_unscaled(a, b, row) ? Engine::blocks : Engine::none;
   const bool bytes = has_byte_values(a) && has_byte_values(b);
   const bool restarts = a.has_outer_scale() || b.has_outer_scale();  // every 128 columns
-  switch (row.kind) {
-    case AccumulatorKind::sequential:
-      if (restarts || !is_plain(row) || row.group_rounding != Rounding::nearest_even) return Engine::none;
-      return Engine::multiply_add;
-    case AccumulatorKind::sequential_double: return restarts || row.snap_log2 != no_snap ? Engine::none : Engine::fp64;
-    case AccumulatorKind::block:
-      if (bytes && is_plain(row)) return Engine::blocks;
-      break;
-    case AccumulatorKind::group:
-    case AccumulatorKind::aligned:
-    case AccumulatorKind::fma: break;
-    case AccumulatorKind::floor_aligned:
-    case AccumulatorKind::windowed: {  // what is cut is left to the core
-      const bool fits = bytes && !has_wide_scale(a) && !has_wide_scale(b) && row.group > 0 && !restarts;
-      const Accumulator uncut = uncut_row(a, b, row);
-      const bool integers = has_vnni && knows_integers(uncut, common_run(a, b, uncut, 1024));
-      const bool proves = uncut.fraction_bits > 24 && (integers || knows_terms(a, b, uncut));
-      return fits && is_windowed_alone(uncut, row) && proves ? Engine::blocks : Engine::none;
-    }
-    case AccumulatorKind::floor_aligned_pairs:
-    case AccumulatorKind::fma_blocks: return Engine::none;
+  if (row.kind == AccumulatorKind::sequential) {
+    if (restarts || !is_plain(row) || row.group_rounding != Rounding::nearest_even) return Engine::none;
+    return Engine::multiply_add;
   }
+  if (row.kind == AccumulatorKind::sequential_double)
+    return restarts || row.snap_log2 != no_snap ? Engine::none : Engine::fp64;
+  if (!a.has_scale() || !b.has_scale()) return knows_unscaled(a, b, row) ? Engine::blocks : Engine::none;
+  if (row.kind == AccumulatorKind::block && bytes && is_plain(row)) return Engine::blocks;
+  const Accumulator uncut = uncut_row(a, b, row);
+  const bool is_windowed = row.kind == AccumulatorKind::windowed;  // what is cut is left to the core
+  if (is_windowed && (!bytes || restarts || row.group == 0 || uncut.fraction_bits <= 24)) return Engine::none;
   const bool wide = has_wide_scale(a) || has_wide_scale(b);
-  if (has_vnni && bytes && !wide && knows_integers(row, common_run(a, b, row, 1024))) return Engine::blocks;
-  return knows_terms(a, b, row) ? Engine::blocks : Engine::none;
+  if (has_vnni && bytes && !wide && knows_integers(uncut, common_run(a, b, uncut, 1024))) return Engine::blocks;
+  return knows_terms(a, b, uncut) ? Engine::blocks : Engine::none;
 }
 
 // One side of a product: high-precision (quantised on the way) or stored codes.

@@ -53,14 +53,7 @@ FP4_TARGET void outer_tile(const Product& p, int64_t row0, int64_t pb, const Til
   put_nans(out);
 }
 
-// Whether sums of `count` products are exact in fp64.
-inline bool fits_double(const Product& p, const TermPanel& a, const TermPanel& b, int64_t count) {
-  const auto bits = [](const Quantizer& q) { return q.element.mantissa_bits + q.scale.mantissa_bits + 1; };
-  const int above = 2 + floor_log2(static_cast<uint64_t>(count)) + 1;
-  return a.span + b.span + above + bits(p.a.q) + bits(p.b.q) <= 53;
-}
-
-// The same for a term that ends where scales do.
+// Whether the sum of a term, which ends where scales do, is exact in fp64.
 inline bool term_fits_double(const Product& p, int64_t count) {
   const auto bits = [](const Quantizer& q) {
     return q.element.max_exponent() - q.element.quantum_log2() + q.scale.mantissa_bits + 2;
@@ -74,14 +67,15 @@ inline bool terms_fit(const Product& p, const Folding& f, const TermPanel& a, co
   if (weight > 100 || a.largest > 127 || b.largest > 127) return false;
   if (a.largest < a.least || b.largest < b.least) return true;  // nothing but zeros
   if (a.largest + b.largest > 70) return false;
-  if (f.sum != Sum::aligned) {
-    const int64_t count = f.group > 0 ? f.group : p.a.cols;
-    return (f.sum == Sum::block && term_fits_double(p, count)) || fits_double(p, a, b, count);
-  }
+  const int64_t count = f.group > 0 ? f.group : p.a.cols;
+  if (f.sum == Sum::block) return term_fits_double(p, count) || fits_double(a, b, count);
+  if (f.sum == Sum::group) return fits_two_doubles(a, b, count);
+  if (f.sum == Sum::floor) return a.largest <= 36 && b.largest <= 36;  // products of zero, 2^-126, weigh below all
+  if (f.sum == Sum::loop) return weight + a.largest + b.largest <= 100;
   if (!p.a.spec.has_scale()) return true;
   const int margin = p.a.q.element.max_exponent() + p.b.q.element.max_exponent();
   if (a.least < -126 || b.least < -126 || a.least + b.least - margin < least_weight) return false;
-  return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(p, a, b, f.chunk);
+  return f.chunk == 1 || term_fits_double(p, f.chunk) || fits_double(a, b, f.chunk);
 }
 
 struct TermStore {
@@ -112,8 +106,9 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
   t.wide = to.wide;
   t.weight = to.weight;
   const float quantum = power_of_two(side.quantum_log2());
-  unpack_panel(side.panels, panel, offset, quantum, to.value, to.wide);
-  if (f.sum == Sum::aligned) weigh_terms(side.panels, panel, side.q, to.value, f.chunk, to.weight);
+  t.bits = side.q.element.mantissa_bits + side.q.scale.mantissa_bits + 1;
+  unpack_panel(f, side.panels, panel, offset, quantum, to.value, to.wide);
+  if (f.sum == Sum::aligned || f.sum == Sum::floor) weigh_terms(f, side.panels, panel, side.q, to.value, to.weight);
   find_span(to.value, side.panels.padded, side.spec.has_scale(), t);
   return t;
 }

@@ -17,7 +17,7 @@ struct TileOutput {
   F factor;
   uint32_t nan_rows;  // bits
   uint64_t nan_cols;
-  bool is_finite;  // the factor
+  bool is_finite;  // the factor, and all sums: those in fp16 may be infinite
 };
 
 // Where a tile reads: bytes of A (from its first row on) and of up to two panels of B, and how scales advance.
@@ -77,7 +77,7 @@ FP4_SIMD I scale_exponents(F s, int least) {
 
 using TileKernel = void (*)(const TileInput&, const TileOutput&);
 
-enum class Sum : uint8_t { block, group, aligned };
+enum class Sum : uint8_t { block, group, aligned, floor, loop };
 
 // Products of level panels (level_body.h): K comes in pieces that keep the panels of B in L1; between pieces the int32
 // sums wait in `sums`.
@@ -111,6 +111,10 @@ struct Folding {
   bool toward_zero = false;              // group: of the additions
   int fraction_bits = 35;                // aligned
   uint32_t kept_bits = ~0u;              // aligned: of a sum
+  uint32_t element_bits = ~0u;           // those that an adder of tf32 reads of an element
+  bool is_half = false;                  // aligned: sums in fp16, to nearest
+  int least_sum = -127;                  // aligned: least weight of a sum
+  int step = 1;                          // floor: 2 where even and odd products are summed apart
   int zero_exponent = no_zero_exponent;  // aligned: weight of what is zero
   bool only_whole = false;               // aligned: a sum that would be cut is not this one's (uncut_row)
   int a_offset = 0;                      // what A's bytes hold besides their values
