@@ -50,6 +50,36 @@ TEST_CASE("with quantisation off every recipe gives the plain products", "[train
   }
 }
 
+TEST_CASE("bf16 layers add as the recipe, a rule or a phase says", "[train]") {
+  OneLayer layer({24, 48, 40});
+  const Json hopper = {{"*", {{"preset", "bf16"}}}, {"accumulator", "hopper_16bit"}};
+  // Each product by the reference: strides of A, then of B.
+  const auto product = [](const Doubles& a, MatrixView of_a, const Doubles& b, MatrixView of_b) {
+    const std::vector<float> values[] = {{a.begin(), a.end()}, {b.begin(), b.end()}};
+    of_a.data = values[0].data(), of_b.data = values[1].data();
+    Quantized q[2];
+    reference_backend().quantize({.x = of_a, .spec = quant_spec_from_words("bf16")}, q[0]);
+    reference_backend().quantize({.x = of_b, .spec = quant_spec_from_words("bf16")}, q[1]);
+    GemmOptions options;
+    options.accumulator = accumulator_from_words("hopper_16bit");
+    std::vector<float> c(static_cast<size_t>(of_a.rows * of_b.rows));
+    reference_backend().gemm(q[0], q[1], options, c.data(), of_b.rows);
+    return Doubles(c.begin(), c.end());
+  };
+  const Doubles y = product(layer.x(), {nullptr, 24, 48, 48, 1}, layer.w(), {nullptr, 40, 48, 48, 1});
+  const Doubles dx = product(layer.g(), {nullptr, 24, 40, 40, 1}, layer.w(), {nullptr, 48, 40, 1, 48});
+  const Doubles dw = product(layer.g(), {nullptr, 40, 24, 1, 40}, layer.x(), {nullptr, 48, 24, 1, 48});
+  CHECK(layer.run(recipe_from_json("bf16")).y != y);
+  const Json first_phase = {{"until", 0.5}, {"all", hopper}};
+  for (const Json& recipe : {Json{{"base", "bf16"}, {"all", {{"accumulator", "hopper_16bit"}}}},
+                             Json{{"base", "mxfp4"}, {"layers", {{{"last", 1}, {"all", hopper}}}}},
+                             Json{{"base", "mxfp4"}, {"phases", {first_phase, {{"fprop", "mxfp4.fprop"}}}}}}) {
+    INFO(recipe);
+    const OneLayer::Result r = layer.run(recipe_from_json(recipe));
+    CHECK((r.y == y && r.dx == dx && r.dw == dw));
+  }
+}
+
 TEST_CASE("both operands of a product draw random bits of their own", "[train]") {
   // X X^T is symmetric while both X are rounded alike.
   OneLayer layer({32, 64, 32});
