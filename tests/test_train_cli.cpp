@@ -77,7 +77,7 @@ size_t entries(const TemporaryFolder& folder) {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-const std::string words = "train --task classifier --recipe ue5m3_hold50 --seed 3 --steps 6000";
+const std::string words = "train --task classifier --recipe ue5m3_hold50 --seed 3 --steps 3000";
 
 }  // namespace
 
@@ -87,7 +87,7 @@ TEST_CASE("signals write the checkpoint, and the resumed run equals an uninterru
   REQUIRE(run_cli(words + " --quiet --out " + whole).exit_code == 0);
   for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     Training training(words + " --checkpoint " + checkpoint + " --out " + resumed);
-    training.wait_for("] 600/6000");
+    training.wait_for("] 600/3000");
     training.send(signal);
     CHECK(training.wait() == code);
     CHECK_THAT(training.text(),
@@ -105,7 +105,7 @@ TEST_CASE("signals write the checkpoint, and the resumed run equals an uninterru
 TEST_CASE("signals that come together are one request", "[cli]") {
   const TemporaryFolder folder;
   Training training(words + " --checkpoint " + (folder / "c"));
-  training.wait_for("] 600/6000");
+  training.wait_for("] 600/3000");
   for (int i = 0; i < 50; ++i, ::usleep(200)) training.send(SIGTERM);
   CHECK(training.wait() == 143);
   CHECK_THAT(training.text(), Catch::Contains("interrupted after step "));
@@ -115,7 +115,7 @@ TEST_CASE("signals that come together are one request", "[cli]") {
 TEST_CASE("an interrupted training without a checkpoint says so and leaves nothing", "[cli]") {
   const TemporaryFolder folder;
   Training training(words + " --out " + (folder / "run.json") + " --trace " + (folder / "trace.csv"));
-  training.wait_for("] 1/6000");
+  training.wait_for("] 1/3000");
   training.send(SIGINT);
   CHECK(training.wait() == 130);
   CHECK_THAT(training.text(), Catch::Contains("nothing is kept without --checkpoint"));

@@ -184,7 +184,7 @@ constexpr Kind kinds[] = {{"recipe", "recipes"},    {"preset", ""},      {"grid"
 std::vector<std::string> names_of_kind(const Kind& kind) {
   if (std::string_view(kind.name) == "preset") return names_of(preset_table);
   if (std::string_view(kind.name) == "accumulator") return names_of(accumulator_table);
-  return names_of(data_files(kind.folder));
+  return named_json(kind.folder);
 }
 
 ordered_json accumulator_json(const AccumulatorInfo& info) {
