@@ -10,7 +10,7 @@ namespace fp4::golden {
 // A dump's arrays beside the golden ones, as integers that can be counted: how well a kernel explains the differences.
 // Signs of zeros count apart, because kernels disagree about them more often than about anything else.
 struct Score {
-  uint64_t after = 0;                           // elements that a kernel of this kind would have dumped otherwise
+  uint64_t after = 0;                           // elements in which the dump is not what this kernel writes
   uint64_t after_zeros = 0;                     // of them: beyond the signs of zeros
   uint64_t found = 0, predicted = 0, seen = 0;  // differences: named rightly, made by the kernel, there
   Score& operator+=(const Score& o) {

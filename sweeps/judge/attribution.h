@@ -40,7 +40,7 @@ struct Effect {
   Sample sample;
 };
 
-// Which comparisons are listed; by default all values of all axes over the whole product.
+// What `effects` compares. As it stands: on each axis each value with the grid's first, at every setting of the others.
 struct Contrast {
   std::string axis;       // only this one
   std::string reference;  // a value of `axis` to compare with, instead of the grid's first
