@@ -185,6 +185,11 @@ TEST_CASE("formats and block scales have an efficiency of their own, quantisers 
   twice.weights.efficiency = 2;
   REQUIRE(group(evaluate(uniform(nvfp4_spec), model, own, twice), "matmul") == 3 * 256.0);
   REQUIRE(to_json(parse_hardware(to_json(own), "again")) == to_json(own));
+  // Blocks of 32 under UE4M3 are read as two of 16, at their rate; one scale a row is a factor on the result.
+  json["block_scales"] = {{"fp4", {"e8m0/32", "ue4m3/16"}}};
+  const Hardware by_16 = parse_hardware(json, "test chip");
+  REQUIRE(group(evaluate(uniform(quant_spec_from_words("nvfp4,block=32")), model, by_16), "matmul") == 3 * 512.0);
+  REQUIRE(group(evaluate(uniform(quant_spec_from_words("nvfp4,block=row")), model, by_16), "matmul") == 3 * 128.0);
   json["efficiency_of"] = {{"fp5", 0.5}};
   REQUIRE_THROWS_WITH(parse_hardware(json, "chip"), Catch::Contains("unknown word 'fp5'"));
 }

@@ -240,13 +240,19 @@ std::string Hardware::executed_class(std::string_view format_class) const {
                   name, format_class));
 }
 
-bool Hardware::multiplies(std::string_view format_class, std::string_view scale, double scale_block) const {
+std::string Hardware::taken_scales(std::string_view format_class, std::string_view scale, double scale_block) const {
   const auto known = block_scales.find(format_class);
-  if (known == block_scales.end()) return true;
-  return std::any_of(known->second.value.begin(), known->second.value.end(), [&](const std::string& word) {
+  if (known == block_scales.end()) return fmt::format("{}/{:g}", scale, scale_block);
+  std::string taken;
+  double longest = 0;
+  for (const std::string& word : known->second.value) {
     const size_t slash = word.find('/');
-    return word.compare(0, slash, scale) == 0 && std::fmod(scale_block, std::stod(word.substr(slash + 1))) == 0;
-  });
+    const double block = std::stod(word.substr(slash + 1));
+    if (word.compare(0, slash, scale) != 0 || std::fmod(scale_block, block) != 0 || block <= longest) continue;
+    taken = word;
+    longest = block;
+  }
+  return taken;
 }
 
 const std::vector<std::string>& usual_elements(std::string_view format_class) {

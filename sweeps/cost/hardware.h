@@ -81,9 +81,12 @@ struct Hardware {
   const Quantity& efficiency_at(std::string_view format_class, std::string_view scales) const;
   /// The class whose rate that is: "bf16" for fp4 on a chip that emulates it so.
   std::string executed_class(std::string_view format_class) const;
-  /// Whether the matrix unit takes operands of the class with such a scale for so many elements along K. A longer block
-  /// is read as several of one scale.
-  bool multiplies(std::string_view format_class, std::string_view scale, double scale_block) const;
+  /// The block scales, "ue4m3/16", as which the matrix unit takes operands of the class with such a scale for so many
+  /// elements along K; "" where it does not. A longer block is read as several of one scale.
+  std::string taken_scales(std::string_view format_class, std::string_view scale, double scale_block) const;
+  bool multiplies(std::string_view format_class, std::string_view scale, double scale_block) const {
+    return !taken_scales(format_class, scale, scale_block).empty();
+  }
   /// Whether it takes the codes of an element, a row's name or that of a list of values, as operands of the class.
   bool takes(std::string_view format_class, std::string_view element) const;
 };

@@ -28,14 +28,16 @@ std::string format_class(const GemmFacts& gemm) {
   return format_class(std::max(gemm.a.element_bits, gemm.b.element_bits));
 }
 
-// The operand whose scales the unit does not multiply in blocks of `share` of their length, or null. One scale a row or
-// a tensor is a factor on the result.
+// One scale a row or a tensor is a factor on the result.
+static bool has_blocks(const OperandFacts& operand) {
+  return operand.quantised && operand.scale_bits > 0 && operand.scale_block < 1 << 20;
+}
+
+// The operand whose scales the unit does not multiply in blocks of `share` of their length, or null.
 static const OperandFacts* refused_scales(const GemmFacts& gemm, const std::string& format, const Hardware& hardware,
                                           double share) {
-  constexpr double longest = 1 << 20;
   for (const OperandFacts* operand : {&gemm.a, &gemm.b})
-    if (operand->quantised && operand->scale_bits > 0 && operand->scale_block < longest &&
-        !hardware.multiplies(format, operand->scale, operand->scale_block * share))
+    if (has_blocks(*operand) && !hardware.multiplies(format, operand->scale, operand->scale_block * share))
       return operand;
   return nullptr;
 }
@@ -96,8 +98,8 @@ double Chip::share(std::string_view format_class, std::string_view scales) const
 double Chip::matrix_rate(const GemmFacts& gemm) const {
   const std::string format = executed_class(gemm, *hardware);
   const OperandFacts& wider = gemm.a.element_bits >= gemm.b.element_bits ? gemm.a : gemm.b;
-  const bool by_scales = !hardware->efficiency_of.empty() && wider.quantised && format == format_class(gemm);
-  const std::string scales = by_scales ? fmt::format("{}/{:g}", wider.scale, wider.scale_block) : "";
+  const bool by_scales = !hardware->efficiency_of.empty() && has_blocks(wider) && format == format_class(gemm);
+  const std::string scales = by_scales ? hardware->taken_scales(format, wider.scale, wider.scale_block) : "";
   const double sparse = sparse_rate(gemm, *hardware);
   return (sparse > 0 ? sparse : hardware->rate(format)) * share(format, scales);
 }
