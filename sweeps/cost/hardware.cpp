@@ -247,8 +247,9 @@ std::string Hardware::taken_scales(std::string_view format_class, std::string_vi
   double longest = 0;
   for (const std::string& word : known->second.value) {
     const size_t slash = word.find('/');
+    if (word.compare(0, slash, scale) != 0) continue;
     const double block = std::stod(word.substr(slash + 1));
-    if (word.compare(0, slash, scale) != 0 || std::fmod(scale_block, block) != 0 || block <= longest) continue;
+    if (std::fmod(scale_block, block) != 0 || block <= longest) continue;
     taken = word;
     longest = block;
   }

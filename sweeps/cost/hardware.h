@@ -85,7 +85,7 @@ struct Hardware {
   /// elements along K; "" where it does not. A longer block is read as several of one scale.
   std::string taken_scales(std::string_view format_class, std::string_view scale, double scale_block) const;
   bool multiplies(std::string_view format_class, std::string_view scale, double scale_block) const {
-    return !taken_scales(format_class, scale, scale_block).empty();
+    return !block_scales.contains(format_class) || !taken_scales(format_class, scale, scale_block).empty();
   }
   /// Whether it takes the codes of an element, a row's name or that of a list of values, as operands of the class.
   bool takes(std::string_view format_class, std::string_view element) const;
