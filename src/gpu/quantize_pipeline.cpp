@@ -163,15 +163,13 @@ Signs signs_of(Pool& pool, const HadamardSpec& h, RandomPlace place, Buffer<Hada
   return {{}, room.data()};
 }
 
+int64_t measuring_groups(int64_t count) { return std::clamp<int64_t>(count, 1, Measured::most); }
+
 Measure rotation_of(const Source& x, const HadamardSpec& h, const Signs& signs, bool inverse, float* y) {
   const int64_t cols = hadamard_padded(h, x.cols);
   const Tiling tiling = tiling_over(shape_for(cols, 0, h.size), cols);
-  return {{}, {x, tiling, h, signs, inverse, x.rows, cols, y}, tiles_of(tiling, x.rows)};
-}
-
-void add(Joint<Measure>& to, Measure measure, int64_t groups) {
-  measure.maximum.groups = std::clamp<int64_t>(groups, 1, Measured::most);
-  to.add(measure, measure.maximum.groups);
+  const int64_t tiles = tiles_of(tiling, x.rows);
+  return {{{}, measuring_groups(tiles), nullptr}, {x, tiling, h, signs, inverse, x.rows, cols, y}, tiles};
 }
 
 // Maxima of an operand, to be joined by the kernels that read them, and what they are maxima of: a maximum over more
@@ -189,16 +187,18 @@ void measure(Pool& pool, Work& w, Joint<Measure>& to) {
     w.transform = {};
   }
   if (!rotates && !has_maxima) return;
-  const int64_t groups = rotates ? kernel.tiles : groups_for(w.x.rows * w.x.cols / 4);
-  if (has_maxima) w.maxima = Buffer<uint32_t>(pool, std::clamp<int64_t>(groups, 1, Measured::most));
-  kernel.maximum = {w.x, 1, w.maxima.data()};
-  add(to, kernel, groups);
+  if (!rotates) kernel.maximum = {w.x, measuring_groups(groups_for(w.x.rows * w.x.cols / 4)), nullptr};
+  const int64_t groups = kernel.maximum.groups;
+  if (has_maxima) w.maxima = Buffer<uint32_t>(pool, groups);
+  kernel.maximum.partial = w.maxima.data();
+  to.add(kernel, groups);
 }
 
-// The tensor factors of the operand (after its Hadamard), where its kernels do not find them on their way.
-void add_factors(Pool& pool, Work& w, QuantizeJob& job) {
+// The tensor factors of the operand (after its Hadamard), or what its kernels find them by on their way.
+Measured add_factors(Pool& pool, Work& w) {
   Resident& out = w.out;
   const Quantizer& q = out.operand.quantizer;
+  Measured measured;
   out.known_amax = 0.0f;
   if (out.operand.factor_per_128) {
     out.factors = Buffer<TensorFactor>(pool, out.operand.rows * outer_scale_cols(out.operand.cols));
@@ -207,13 +207,13 @@ void add_factors(Pool& pool, Work& w, QuantizeJob& job) {
   } else if (w.is_measured()) {
     out.factors = Buffer<TensorFactor>(pool, 1);
     out.amax = Buffer<float>(pool, 1);
-    job.measured = {w.maxima.data(), w.maxima.count(), out.factors.data(), out.amax.data()};
+    measured = {w.maxima.data(), w.maxima.count(), out.factors.data(), out.amax.data()};
   } else if (w.is_held()) {
     out.known_amax = w.how.held_amax;
     out.operand.known = factor_of(q, out.known_amax);
   }
   out.operand.factors = out.factors.data();
-  job.out = out.operand;
+  return measured;
 }
 
 void quantize_all(Pool& pool, std::span<Work> works) {
@@ -228,8 +228,9 @@ void quantize_all(Pool& pool, std::span<Work> works) {
   measures.launch(device);
   for (Work& w : works) {
     const Operand& o = w.out.operand;
-    QuantizeJob job = {o, w.how.place, w.how.row_offset, device.has_native_conversion(), nullptr, device.clock(), {}};
-    add_factors(pool, w, job);
+    const Measured measured = add_factors(pool, w);
+    QuantizeJob job = {o,       w.how.place,    w.how.row_offset, device.has_native_conversion(),
+                       nullptr, device.clock(), measured};
     if (w.transform.size == 0 && quantize_quickly(codes, w.x, quick_rule(w.out.spec, w.how), job)) continue;
     if (w.is_wide()) {
       const int64_t blocks = w.out.geometry.scale_rows * w.out.geometry.scale_cols;
@@ -394,7 +395,7 @@ void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace si
   Joint<Measure> one;
   Buffer<HadamardSignMask> room;
   const Measure rotation = rotation_of(x, h, signs_of(pool, h, signs, room), inverse, y);
-  add(one, rotation, rotation.tiles);
+  one.add(rotation, rotation.maximum.groups);
   one.launch(pool.device());
 }
 
