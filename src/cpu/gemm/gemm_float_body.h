@@ -1,7 +1,7 @@
 // Products on decoded floats in natural order: acc = fma(a, b, acc), ascending k (the
 // accumulator fma_sequential), and the two element-by-element loops fp32_sequential and double. An outer-product kernel
 // adds the terms of one output in exactly this order, so it runs at full speed and still has the reference's bits.
-// Tile: 8 rows of A, broadcast, times 16 or 32 columns of B in the lanes.
+// Tile: float_rows rows of A, broadcast, times float_panels * 16 columns of B in the lanes.
 #pragma once
 
 #include "src/cpu/quantize/load_body.h"

@@ -14,9 +14,9 @@ template <Loop loop>
 inline FloatKernel float_kernel(const FloatTile& t, int panels) {
   if (loop == Loop::fp64) return double_tile;
   if (t.a_k_stride == 1 && !(t.a_row_stride == 1 && t.rows == float_tile_rows)) {
-    return panels == 2 ? float_tile<loop, 2, false> : float_tile<loop, 1, false>;
+    return panels == 1 ? float_tile<loop, 1, false> : float_tile<loop, float_panels, false>;
   }
-  return panels == 2 ? float_tile<loop, 2, true> : float_tile<loop, 1, true>;
+  return panels == 1 ? float_tile<loop, 1, true> : float_tile<loop, float_panels, true>;
 }
 
 // One K block [k0, k1) of panels pb.. of B times rows [first, last) of A; sums wait in C between K blocks.
@@ -25,7 +25,7 @@ FP4_TARGET inline void multiply_float_part(const Product& p, bool direct_a, int6
                                            int64_t k0, int64_t k1) {
   const MatrixView x = direct_a ? p.a.plan->x : MatrixView{};
   const Panels& panels_b = p.b.panels;
-  const int wide = static_cast<int>(smaller<int64_t>(loop == Loop::fp64 ? 1 : 2, panels_b.count - pb));
+  const int wide = static_cast<int>(smaller<int64_t>(loop == Loop::fp64 ? 1 : float_panels, panels_b.count - pb));
   const int64_t col0 = pb * panel_rows;
   FloatTile t;
   t.a_row_stride = direct_a ? x.row_stride : 1;
@@ -53,7 +53,7 @@ inline void multiply_float_panels(const Product& p, bool direct_a) {
   const int64_t count = p.b.panels.count;
   const int64_t tiles = count * ((p.a.rows + tile_rows - 1) / tile_rows);
   cpu::gemm_uses.count(cpu::GemmKernel::floats, tiles, tiles);
-  const int64_t step = loop == Loop::fp64 ? 1 : 2;
+  const int64_t step = loop == Loop::fp64 ? 1 : float_panels;
   const int64_t k_block = loop == Loop::fp64 ? larger<int64_t>(p.a.cols, 1) : float_k_block;
   for (int64_t k0 = 0; k0 < larger<int64_t>(p.a.cols, 1); k0 += k_block) {
     const int64_t k1 = smaller(k0 + k_block, p.a.cols);

@@ -20,7 +20,7 @@ using fp4::smaller;
 inline constexpr bool has_vnni = true;     // an instruction adds four products of bytes to an int32
 inline constexpr bool rounds_down = true;  // products of any length round down to an integer in one step
 inline constexpr bool has_fma = true;
-inline constexpr int float_rows = 8;  // rows of a float tile: registers for 8 x 2 sums
+inline constexpr int float_rows = 8, float_panels = 2;  // of a float tile: registers for 8 x 2 sums
 
 struct F {  // float
   __m512 v;

@@ -18,13 +18,16 @@
 
 namespace fp4::generic {
 
-inline constexpr int float_rows = 2;  // rows of a float tile: 2 x 2 sums of four registers fill sixteen
+// A float tile: rows times panels of 16 columns, whose sums, a row of B and an element of A fill sixteen registers.
+inline constexpr int float_rows = 2, float_panels = 1;
 #if defined(__aarch64__)
 inline constexpr bool has_fma = true;
 #else
 inline constexpr bool has_fma = false;  // fused() is right everywhere, and slow without an instruction
 #endif
 
+FP4_SIMD vf same_part(float x) { return vf{x, x, x, x}; }
+FP4_SIMD vd same_part(double x) { return vd{x, x}; }
 // The lanes of `yes` where m is all ones, those of `no` where it is zero.
 template <class Mask, class T>
 FP4_SIMD T chosen(Mask m, T yes, T no) {

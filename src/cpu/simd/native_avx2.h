@@ -12,7 +12,8 @@
 
 namespace fp4::avx2 {
 
-inline constexpr int float_rows = 4;  // rows of a float tile: 4 x 16 sums fill half of the registers
+inline constexpr int float_rows = 4,
+                     float_panels = 1;  // of a float tile: with 2 panels the sums alone fill all registers
 inline constexpr bool has_fma = true;
 
 template <class T>
@@ -20,6 +21,8 @@ FP4_SIMD __m256i whole(T x) {
   return reinterpret_cast<__m256i>(x);
 }
 
+FP4_SIMD vf same_part(float x) { return _mm256_set1_ps(x); }
+FP4_SIMD vd same_part(double x) { return _mm256_set1_pd(x); }
 FP4_SIMD vf load_part(const float* p, vi m) { return _mm256_maskload_ps(p, whole(m)); }
 FP4_SIMD void store_part(float* p, vf x, vi m) { _mm256_maskstore_ps(p, whole(m), x); }
 

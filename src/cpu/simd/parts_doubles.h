@@ -11,12 +11,7 @@ inline constexpr int part_doubles = part_lanes / 2;
   D r;                                                       \
   for (int i = 0; i < 2 * parts; ++i) r.v[i] = (expression); \
   return r
-FP4_SIMD vd same_doubles(double x) {
-  vd same = {};
-  for (int l = 0; l < part_doubles; ++l) same[l] = x;
-  return same;
-}
-FP4_SIMD D all_double(double x) { FP4_EACH_D(same_doubles(x)); }
+FP4_SIMD D all_double(double x) { FP4_EACH_D(same_part(x)); }
 FP4_SIMD D broadcast_double(const double* p) { return all_double(*p); }
 FP4_SIMD D widened(F x) { FP4_EACH_D(i % 2 == 0 ? widened_low(x.v[i / 2]) : widened_high(x.v[i / 2])); }
 FP4_SIMD D to_double(I x) { FP4_EACH_D(i % 2 == 0 ? widened_low(x.v[i / 2]) : widened_high(x.v[i / 2])); }

@@ -54,11 +54,7 @@ FP4_SIMD vi lane_numbers(int part) {
 
 FP4_SIMD I all(int32_t x) { FP4_EACH(I, vi{} + x); }
 FP4_SIMD I all(uint32_t x) { return all(static_cast<int32_t>(x)); }
-FP4_SIMD F all(float x) {
-  vf same = {};
-  for (int l = 0; l < part_lanes; ++l) same[l] = x;
-  FP4_EACH(F, same);
-}
+FP4_SIMD F all(float x) { FP4_EACH(F, same_part(x)); }
 FP4_SIMD F broadcast(const float* p) { return all(*p); }
 FP4_SIMD I lane_numbers() { FP4_EACH(I, lane_numbers(i)); }
 FP4_SIMD I load(const int32_t* p) { FP4_EACH(I, load_part<vi>(p + part_lanes * i)); }
