@@ -82,7 +82,9 @@ void sums_down(gpu::ColumnSums sums, int rows, int cols) {
   sums.rows = rows, sums.cols = cols, sums.count = int64_t{rows} * cols;
   start(sums, gpu::tiles_over(cols, sums.width));
 }
-void column_sums(float* sums, const float* y, int rows, int cols) { sums_down({.x = y, .out = sums}, rows, cols); }
+void column_sums(float* sums, const float* y, int rows, int cols) {
+  sums_down({.x = pool().floats(y), .out = pool().floats(sums)}, rows, cols);
+}
 
 void bias_relu(float* y, const float* bias, int rows, int cols) {
   elements({.op = ElementOp::bias_relu, .count = int64_t{rows} * cols, .out = y, .a = bias, .cols = cols});

@@ -21,6 +21,7 @@ class DeviceScope {
 
   /// Quantises and multiplies in the device's memory.
   const Backend& backend() const { return *resident_; }
+  gpu::Pool& pool() { return pool_; }
 
  private:
   gpu::Pool pool_;

@@ -2,6 +2,7 @@
 // over CUDA or HIP, host_device.h by loops on the host, so that everything above this line runs under the tests.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -94,6 +95,13 @@ class Pool {
   void give(void* memory, std::size_t bytes) { free_[bytes].push_back(memory); }
   void trim();
   std::size_t allocations() const { return allocations_; }  // asked of the device so far
+
+  // Matrices of callers are fp32, but for those in this list.
+  std::vector<const void*> bf16;
+  template <class T>
+  Floats<T> floats(T* data) const {
+    return {data, std::find(bf16.begin(), bf16.end(), data) != bf16.end()};
+  }
 
  private:
   Device& device_;

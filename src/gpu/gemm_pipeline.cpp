@@ -104,7 +104,7 @@ void ordered_gemm(Pool& pool, const PlainGemm& plain) {
   launch(pool.device(), OrderedGemm{plain, a.data(), b.data(), batches}, matrix_tiles(plain));
 }
 
-PlainGemm plain_gemm(const Resident& a, const Resident& b, const GemmOptions& options, float* c) {
+PlainGemm plain_gemm(const Resident& a, const Resident& b, const GemmOptions& options, Floats<float> c) {
   PlainGemm plain = {a.operand, b.operand, options.accumulator, {}, c};
   plain.finish.prescale_product = a.spec.prescale * b.spec.prescale;
   plain.finish.hadamard_divisor = options.hadamard_divisor;
@@ -179,8 +179,8 @@ MatrixPlan matrix_plan(const QuantSpec& a, const QuantSpec& b, const Accumulator
 
 void gemm(Pool& pool, const Resident& a, const Resident& b, const GemmOptions& options, float* c, const float* bias) {
   const Device& device = pool.device();
-  PlainGemm plain = plain_gemm(a, b, options, c);
-  plain.bias = bias;
+  PlainGemm plain = plain_gemm(a, b, options, pool.floats(c));
+  plain.bias = pool.floats(bias);
   if (is_in_order(a.spec, b.spec, options.accumulator)) return ordered_gemm(pool, plain);
   const MatrixPlan plan = matrix_plan(a.spec, b.spec, options.accumulator);
   const bool has_blocks = a.spec.has_scale() && b.spec.has_scale();

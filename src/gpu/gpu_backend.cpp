@@ -131,7 +131,7 @@ class GpuBackend final : public Backend {
   Pool& pool() const { return resident_ != nullptr ? *resident_ : *own_pool_; }
   UploadedMatrix matrix(const MatrixView& x) const {
     if (resident_ == nullptr) return upload_matrix(pool(), x);
-    return {{}, {x.data, x.rows, x.cols, x.row_stride, x.col_stride}};
+    return {{}, {pool().floats(x.data), x.rows, x.cols, x.row_stride, x.col_stride}};
   }
   Resident empty(const QuantizeCall& call) const {
     return make_resident(pool(), call.spec, call.x.rows, hadamard_padded(call.hadamard, call.x.cols));

@@ -4,19 +4,20 @@
 
 #include "fp4/backend.h"
 #include "fp4/gemm.h"
+#include "src/gpu/floats.h"
 
 namespace fp4::gpu {
 
-// Where the elements of an operand come from: element (r, c) at data[r*row_stride + c*col_stride], zero from `cols` on.
+// The elements of an operand: (r, c) is data.at(r*row_stride + c*col_stride), zero from `cols` on.
 struct Source {
-  const float* data = nullptr;
+  Floats<const float> data;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t row_stride = 0;
   int64_t col_stride = 1;
 
   FP4_HD float at(int64_t r, int64_t c) const {
-    return r < rows && c < cols ? data[r * row_stride + c * col_stride] : 0.0f;
+    return r < rows && c < cols ? data.at(r * row_stride + c * col_stride) : 0.0f;
   }
 };
 

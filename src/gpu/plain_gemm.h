@@ -14,8 +14,8 @@ struct PlainGemm {
   Operand b;
   Accumulator accumulator;
   GemmFinish finish;
-  float* c = nullptr;           // [a.rows, b.rows]
-  const float* bias = nullptr;  // [b.rows], added to each row; null: none
+  Floats<float> c;           // [a.rows, b.rows]
+  Floats<const float> bias;  // [b.rows], added to each row; null: none
   // Set: a group is a 128 x 128 tile, and most find that another kernel makes theirs.
   bool only_remaining = false;
   TileRule rule;
@@ -23,7 +23,7 @@ struct PlainGemm {
   // What a sum is multiplied by: one factor for all of C, where no operand has factors of its own per 128.
   FP4_HD float finish_factor() const { return finish.factor(a.factor(0, 0).g * b.factor(0, 0).g); }
   FP4_HD void store(int64_t row, int64_t col, float sum) const {
-    c[row * b.rows + col] = bias != nullptr ? sum + bias[col] : sum;
+    c.set(row * b.rows + col, bias.data != nullptr ? sum + bias.at(col) : sum);
   }
   FP4_HD int64_t groups_across(int extent) const { return tiles_over(b.rows, extent); }
   FP4_HD void operator()(Group group, int64_t number, uint32_t*) const {

@@ -98,6 +98,7 @@ struct QuantizeBothWays {
   }
 };
 
+// A tile's Hadamard, or with size 0 the tile as it is.
 struct HadamardTile {
   Source x;
   Tiling tiling;
@@ -116,7 +117,7 @@ struct HadamardTile {
     const int64_t first_col = tiling.first_col(number);
     load_tile(group, x, shape, first_row, first_col, tile);
     group.barrier();
-    transform_tile(group, hadamard, signs.mask(), inverse, shape, tile);
+    if (hadamard.size != 0) transform_tile(group, hadamard, signs.mask(), inverse, shape, tile);
     group.for_each(tile_elements, [&](int64_t i) {
       const int r = static_cast<int>(i) >> shape.cols_log2;
       const int c = static_cast<int>(i) & (shape.cols() - 1);

@@ -90,8 +90,6 @@ QuickRule quick_rule(const QuantSpec& s, const QuantizeHow& how) {
   return rule;
 }
 
-bool is_aligned(const float* data) { return reinterpret_cast<uintptr_t>(data) % sizeof(Four) == 0; }
-
 // An operand on its way: what it was given, and what stays between its launches.
 struct Work {
   Source x;
@@ -124,8 +122,8 @@ struct CodeLaunches {
 };
 
 template <ScaleMode mode>
-void add_tiles(Joint<QuickTile<mode>>& to, const float* data, int64_t height, int64_t width, const QuickJob& along,
-               const QuickJob& across) {
+void add_tiles(Joint<QuickTile<mode>>& to, Floats<const float> data, int64_t height, int64_t width,
+               const QuickJob& along, const QuickJob& across) {
   const QuickTile<mode> kernel = {data, height, width, along, across};
   to.add(kernel, kernel.tiles_wide() * tiles_over(height, kernel.rows));
 }
@@ -134,7 +132,7 @@ void add_tiles(Joint<QuickTile<mode>>& to, const float* data, int64_t height, in
 bool quantize_quickly(CodeLaunches& to, const Source& x, const QuickRule& rule, const QuantizeJob& job) {
   const Operand& o = job.out;
   const QuickJob quick = {job, rule};
-  if (!rule.fits || o.cols % run_elements != 0 || !is_aligned(x.data) || x.cols != o.cols) return false;
+  if (!rule.fits || o.cols % run_elements != 0 || !x.data.is_aligned() || x.cols != o.cols) return false;
   if (x.col_stride == 1 && x.row_stride == x.cols) {
     const int64_t runs = x.rows * (x.cols / run_elements);
     if (rule.mode == ScaleMode::power) {
@@ -173,11 +171,12 @@ Measure rotation_of(const Source& x, const HadamardSpec& h, const Signs& signs, 
 }
 
 // Maxima of an operand, to be joined by the kernels that read them, and what they are maxima of: a maximum over more
-// than a tile is known only when the whole operand is transformed, and then the transform is a pass of its own.
+// than a tile is known only when the whole operand is transformed, and then the transform is a pass of its own. So is
+// the widening of bf16 for blocks beyond a tile.
 void measure(Pool& pool, Work& w, Joint<Measure>& to) {
   const Operand& o = w.out.operand;
   const bool has_maxima = (w.is_measured() && !o.factor_per_128) || w.is_one_block();
-  const bool rotates = w.transform.size != 0 && (w.is_measured() || w.is_wide());
+  const bool rotates = w.transform.size != 0 ? w.is_measured() || w.is_wide() : w.x.data.is_bf16 && w.is_wide();
   Measure kernel;
   if (rotates) {
     w.transformed = Buffer<float>(pool, o.rows * o.cols);
@@ -377,7 +376,7 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
   const QuantizeJob job_across = {across.operand, place_across, 0, use_native, nullptr, device.clock(), {}};
   const QuickJob quick[] = {{job_along, quick_rule(along.spec, {})}, {job_across, quick_rule(across.spec, {})}};
   const bool has_runs = x.col_stride == 1 && x.row_stride == x.cols && x.rows % run_elements == 0 &&
-                        x.cols % run_elements == 0 && is_aligned(x.data);
+                        x.cols % run_elements == 0 && x.data.is_aligned();
   if (has_runs && quick[0].rule.fits && quick[1].rule.fits && quick[0].rule.mode == quick[1].rule.mode) {
     CodeLaunches launches;
     if (quick[0].rule.mode == ScaleMode::power) {

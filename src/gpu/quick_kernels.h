@@ -14,27 +14,27 @@ template <ScaleMode mode>
 struct QuickRows {
   static constexpr int shared_words = quick_words + Measured::words;
   static constexpr int groups_at_once = 3;
-  const float* data = nullptr;  // [rows, cols], cols a multiple of 32
-  int64_t runs = 0;             // of the operand
+  Floats<const float> data;  // [rows, cols], cols a multiple of 32
+  int64_t runs = 0;          // of the operand
   QuickJob quick;
 
   FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
     float* tile = reinterpret_cast<float*>(shared);
     const int64_t first = number * group_threads;
     const int here = static_cast<int>(smaller<int64_t>(runs - first, group_threads));
-    const Four* from = reinterpret_cast<const Four*>(data + first * run_elements);
     constexpr int per_run = run_elements / 4;
     group.for_threads([&](int thread) {
       Four v[per_run];
       FP4_UNROLL
       for (int i = 0; i < per_run; ++i) {
         const int n = i * group_threads + thread;
-        if (n < here * per_run) v[i] = from[n];
+        if (n < here * per_run) v[i] = data.raw(first * run_elements + 4 * n);
       }
       FP4_UNROLL
       for (int i = 0; i < per_run; ++i) {
         const int n = i * group_threads + thread;
-        if (n < here * per_run) *reinterpret_cast<Four*>(tile + n / per_run * run_pitch + n % per_run * 4) = v[i];
+        if (n < here * per_run)
+          *reinterpret_cast<Four*>(tile + n / per_run * run_pitch + n % per_run * 4) = data.widened(v[i]);
       }
     });
     const TensorFactor* const own =
@@ -55,7 +55,7 @@ struct QuickTile {
   static constexpr int groups_at_once = 3;
   static constexpr int rows = 128, cols = 64;
   static constexpr int runs_across = cols / run_elements;
-  const float* data = nullptr;  // [height, width], both multiples of 32
+  Floats<const float> data;  // [height, width], both multiples of 32
   int64_t height = 0;
   int64_t width = 0;
   QuickJob along;
@@ -68,7 +68,7 @@ struct QuickTile {
     const int64_t first_col = number % tiles_wide() * cols;
     const int down = static_cast<int>(smaller<int64_t>(height - first_row, rows));
     const int wide = static_cast<int>(smaller<int64_t>(width - first_col, cols));
-    const float* corner = data + first_row * width + first_col;
+    const int64_t corner = first_row * width + first_col;
     group.for_threads([&](int thread) {
       constexpr int count = rows * cols / 4 / group_threads;
       Four v[count];
@@ -76,10 +76,11 @@ struct QuickTile {
       for (int i = 0; i < count; ++i) {
         const int r = row_of(i, thread);
         const int c = col_of(thread);
-        if (r < down && c < wide) v[i] = *reinterpret_cast<const Four*>(corner + r * width + c);
+        if (r < down && c < wide) v[i] = data.raw(corner + r * width + c);
       }
       FP4_UNROLL
-      for (int i = 0; i < count; ++i) *reinterpret_cast<Four*>(tile + place(row_of(i, thread), col_of(thread))) = v[i];
+      for (int i = 0; i < count; ++i)
+        *reinterpret_cast<Four*>(tile + place(row_of(i, thread), col_of(thread))) = data.widened(v[i]);
     });
     const TensorFactor* const own =
         mode == ScaleMode::power ? nullptr : measured_factor(group, across.job, number == 0, shared + quick_words);

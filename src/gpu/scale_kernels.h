@@ -22,27 +22,28 @@ struct TensorMaximum {
     const int64_t inner_stride = down ? x.row_stride : x.col_stride;
     const int64_t total = x.rows * x.cols;
     const int64_t step = groups * group_threads;
-    const bool is_dense = inner_stride == 1 && outer_stride == inner &&
-                          reinterpret_cast<uintptr_t>(x.data) % sizeof(Four) == 0;  // no divisions, wide reads
+    const bool is_dense =
+        inner_stride == 1 && outer_stride == inner && x.data.is_aligned();  // no divisions, wide reads
     group.for_each(group_threads, [&](int64_t thread) {
       uint32_t maximum = 0;
       const int64_t first = number * group_threads + thread;
       const int64_t fours = is_dense ? total / 4 : 0;
-      const Four* from = reinterpret_cast<const Four*>(x.data);
       constexpr int at_once = 8;  // reads that wait together
       int64_t next = first;
       for (; next + (at_once - 1) * step < fours; next += at_once * step) {
         Four four[at_once];
         FP4_UNROLL
-        for (int j = 0; j < at_once; ++j) four[j] = from[next + j * step];
+        for (int j = 0; j < at_once; ++j) four[j] = x.data.raw(4 * (next + j * step));
         FP4_UNROLL
-        for (int j = 0; j < 4 * at_once; ++j) maximum = with_element(maximum, four[j / 4].v[j % 4]);
+        for (int j = 0; j < at_once; ++j) {
+          for (const float v : x.data.widened(four[j]).v) maximum = with_element(maximum, v);
+        }
       }
       for (; next < fours; next += step) {
-        for (const float v : from[next].v) maximum = with_element(maximum, v);
+        for (const float v : x.data.widened(x.data.raw(4 * next)).v) maximum = with_element(maximum, v);
       }
       for (int64_t i = 4 * fours + first; i < total; i += step) {
-        maximum = with_element(maximum, x.data[i / inner * outer_stride + i % inner * inner_stride]);
+        maximum = with_element(maximum, x.data.at(i / inner * outer_stride + i % inner * inner_stride));
       }
       shared[thread] = maximum;
     });
@@ -81,7 +82,7 @@ struct OuterFactors {
 struct BlockScales {
   static constexpr int shared_words = group_threads + Measured::words;
   static constexpr int groups_at_once = 2;
-  Source x;
+  Source x;  // fp32
   QuantizeJob job;
   uint32_t* scale_codes = nullptr;
   const uint32_t* partial = nullptr;  // maxima whose join is the block's, for a block that is the tensor; else nullptr
@@ -92,7 +93,7 @@ struct BlockScales {
     const TensorFactor* const own = measured_factor(group, job, false, shared + group_threads);
     const int64_t row = number / out.scale_cols * out.block_rows;
     const int64_t col = number % out.scale_cols * out.block_cols;
-    const BlockView block = {x.data + row * x.row_stride + col * x.col_stride,
+    const BlockView block = {x.data.data + row * x.row_stride + col * x.col_stride,
                              x.row_stride,
                              x.col_stride,
                              smaller(out.block_rows, out.rows - row),

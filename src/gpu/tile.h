@@ -56,14 +56,17 @@ FP4_HD inline void load_tile(Group group, const Source& x, TileShape shape, int6
                              float* tile) {
   const int pitch = shape.pitch();
   const bool whole = first_row + shape.rows() <= x.rows && first_col + shape.cols() <= x.cols;
-  const bool aligned = x.col_stride == 1 && x.row_stride % 4 == 0 && first_col % 4 == 0 &&
-                       reinterpret_cast<uintptr_t>(x.data) % sizeof(Four) == 0;
+  const bool aligned = x.col_stride == 1 && x.row_stride % 4 == 0 && first_col % 4 == 0 && x.data.is_aligned();
   if (whole && aligned) {
-    group.for_all<tile_elements / 4, 4>([&](int i) {
-      const int r = i >> (shape.cols_log2 - 2);
-      const int c = (i << 2) & (shape.cols() - 1);
-      *reinterpret_cast<Four*>(tile + r * pitch + c) =
-          *reinterpret_cast<const Four*>(x.data + (first_row + r) * x.row_stride + first_col + c);
+    group.for_threads([&](int thread) {
+      constexpr int count = tile_elements / 4 / group_threads;
+      Four v[count];
+      const auto row = [&](int i) { return (i * group_threads + thread) >> (shape.cols_log2 - 2); };
+      const auto col = [&](int i) { return ((i * group_threads + thread) << 2) & (shape.cols() - 1); };
+      FP4_UNROLL
+      for (int i = 0; i < count; ++i) v[i] = x.data.raw((first_row + row(i)) * x.row_stride + first_col + col(i));
+      FP4_UNROLL
+      for (int i = 0; i < count; ++i) *reinterpret_cast<Four*>(tile + row(i) * pitch + col(i)) = x.data.widened(v[i]);
     });
     return;
   }

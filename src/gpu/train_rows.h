@@ -4,6 +4,7 @@
 #pragma once
 
 #include "fp4/elementary.h"
+#include "src/gpu/floats.h"
 #include "src/gpu/train_elements.h"
 
 namespace fp4::gpu {
@@ -226,7 +227,7 @@ struct ColumnSums {
   static constexpr int shared_words = 2 * tile + widest;
   static constexpr int groups_at_once = 2;
   ColumnTerm term = ColumnTerm::value;
-  const float* x = nullptr;
+  Floats<const float> x;
   const float* y = nullptr;
   const float* s = nullptr;
   int64_t rows = 0;
@@ -234,7 +235,7 @@ struct ColumnSums {
   int64_t count = 0;  // rows * cols, or less where the last row is not full
   int width = widest;
   bool joins = false;
-  float* out = nullptr;  // [cols], or [1]
+  Floats<float> out;  // [cols], or [1]
 
   FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
     auto* tiles = reinterpret_cast<float*>(shared);
@@ -260,10 +261,10 @@ struct ColumnSums {
       group.barrier();
     }
     if (joins) {
-      group.for_each(1, [&](int64_t) { out[0] = tree_of_sums(sums); });
+      group.for_each(1, [&](int64_t) { out.set(0, tree_of_sums(sums)); });
     } else {
       group.for_each(width, [&](int64_t i) {
-        if (first + i < cols) out[first + i] = sums[i];
+        if (first + i < cols) out.set(first + i, sums[i]);
       });
     }
   }
@@ -281,9 +282,9 @@ struct ColumnSums {
   }
   FP4_HD float value(int64_t at, int64_t row) const {
     switch (term) {
-      case ColumnTerm::value: return x[at];
-      case ColumnTerm::product: return x[at] * y[at];
-      case ColumnTerm::gain: return x[at] * (y[at] * s[row]);
+      case ColumnTerm::value: return x.at(at);
+      case ColumnTerm::product: return x.at(at) * y[at];
+      case ColumnTerm::gain: return x.at(at) * (y[at] * s[row]);
     }
     return 0.0f;
   }

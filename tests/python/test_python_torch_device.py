@@ -63,21 +63,37 @@ def mlp(recipe, device):
         return ft.convert(model if device == "host" else model.to(DEVICE), recipe, seed=3, steps=40, device=device)
 
 
-def passes(model, steps=2):
-    """Everything that some steps make: outputs and all gradients."""
+def passes(model, steps=2, kind=torch.float32):
+    """Everything that some steps make of inputs of a type: outputs and all gradients."""
     draw, made = torch.Generator().manual_seed(1), []
     home = next(model.parameters()).device
     for step in range(1, steps + 1):
         ft.set_step(model, step)
         model.zero_grad()
-        x = torch.randn(5, 8, 64, generator=draw).to(home).requires_grad_()
+        x = torch.randn(5, 8, 64, generator=draw).to(home, kind).requires_grad_()
         y = model(x)
-        y.backward(torch.randn(y.shape, generator=draw).to(home))
+        y.backward(torch.randn(y.shape, generator=draw).to(y))
         made += [y.detach(), x.grad, *(p.grad.clone() for p in model.parameters())]
     with torch.no_grad():
         made.append(model.eval()(x))
     model.train()
     return [t.cpu() for t in made]
+
+
+def widened(model):
+    """The model, for whose kernels torch converts bf16 to fp32 and back."""
+    model[0]._group.narrow = [False] * 3
+    return model
+
+
+def in_bf16(layer):
+    """Of both passes of a layer in bf16: (launches, tensors that torch copies around them)."""
+    x = torch.randn(40, 64, device=DEVICE, dtype=torch.bfloat16, requires_grad=True)
+    counted()
+    with torch.autograd.profiler.profile() as seen:
+        y = layer(x)
+        torch.autograd.grad(y, (x, *layer.parameters()), torch.ones_like(y))
+    return counted()[0], sum(event.count for event in seen.key_averages() if event.key == "aten::copy_")
 
 
 def row_of(name):
@@ -86,7 +102,7 @@ def row_of(name):
     why = {row["where"] for row in ft.report(model).rows()}
     if why != {str(next(model.parameters()).device)}:
         (reason,) = why
-        return dict(recipe=name, runs="host", forward="", backward="", copies="", why=reason.removeprefix("host: "))
+        return dict(recipe=name, runs="host", forward="", backward="", copies="", bf16="", conversions="", why=reason.removeprefix("host: "))
     counted()
     mine, theirs = passes(model), passes(mlp(name, "host"))
     assert DEVICE == "cuda" or counted()[0] > 0, name
@@ -99,7 +115,9 @@ def row_of(name):
     forward = counted()
     y.backward(torch.ones_like(y))
     backward = counted()
-    return dict(recipe=name, runs="device", forward=forward[0], backward=backward[0], copies=forward[1] + backward[1], why="")
+    narrow = in_bf16(layer.bfloat16())
+    return dict(recipe=name, runs="device", forward=forward[0], backward=backward[0], copies=forward[1] + backward[1],
+                bf16=narrow[0], conversions=narrow[1], why="")
 
 
 class Device(unittest.TestCase):
@@ -115,6 +133,38 @@ class Device(unittest.TestCase):
             with open(TABLE, newline="") as file:
                 self.assertEqual(list(csv.DictReader(file)), made)
         self.assertGreater(sum(row["runs"] == "device" for row in made), 30)
+
+    def test_bf16_has_the_bits_of_fp32_that_torch_converts(self):
+        for name in [word.value for word in f4.Recipe]:
+            if not ft.report(mlp(name, "auto")).rows()[0]["where"].startswith(DEVICE):
+                continue
+            for how in ("all", "bias in fp32", "autocast"):
+                made = []
+                for model in (mlp(name, "auto"), widened(mlp(name, "auto"))):
+                    for layer in model if how != "autocast" else ():
+                        layer.bfloat16()
+                        if how != "all" and layer.bias is not None:
+                            layer.bias.data = layer.bias.data.float()
+                    with torch.autocast(DEVICE, torch.bfloat16, enabled=how == "autocast"):
+                        made.append(passes(model, 1, torch.bfloat16))
+                for i, (a, b) in enumerate(zip(*made)):
+                    self.assertTrue(a.dtype == b.dtype and same(a.float(), b.float()), (name, how, i))
+
+    def test_bf16_that_is_no_number_too_large_or_off_its_alignment(self):
+        for name in ("mxfp4", "nvfp4_te", "bf16", "luq", "mxfp8"):
+            draw, made = torch.Generator().manual_seed(5), []
+            room, dy = torch.randn(40 * 64 + 1, generator=draw), torch.randn(40, 48, generator=draw)
+            room[::97], room[40 * 33], dy[3, 5], dy[7] = 1e-39, float("inf"), float("nan"), 3e38
+            for model in (mlp(name, "auto"), widened(mlp(name, "auto"))):
+                layer = model[0].bfloat16()
+                layer.weight.data[1::3] *= 2.0**100
+                layer.weight.data[2::3] *= 2.0**-110
+                layer.bias.data[4], layer.bias.data[5] = float("inf"), 3e38
+                x = room.to(DEVICE, torch.bfloat16)[1:].reshape(40, 64).requires_grad_()
+                y = layer(x)
+                made.append([t.detach().cpu().float() for t in (y, *torch.autograd.grad(y, (x, *layer.parameters()), dy.to(y)))])
+            for i, (a, b) in enumerate(zip(*made)):
+                self.assertTrue(torch.equal(a.isnan(), b.isnan()) and same(a.nan_to_num(7, 8, 9), b.nan_to_num(7, 8, 9)), (name, i))
 
     @unittest.skipUnless(DEVICE == "cpu", "launches are counted on host loops")
     def test_only_what_is_wanted_is_computed(self):
@@ -148,8 +198,8 @@ class Device(unittest.TestCase):
     def test_tensors_are_quantised_multiplied_and_rotated_where_they_lie(self):
         x, w = (torch.from_numpy(np.random.default_rng(n).standard_normal((24, 96)).astype(np.float32)) for n in (0, 1))
         there = lambda t: t.to(DEVICE)  # noqa: E731
-        for spec in ("mxfp4", "nvfp4", "mxfp4,rounding=stochastic", "mxfp8", "nvfp4,tensor_scale=outer128"):
-            for given in (x, x.t(), x.reshape(2, 12, 96), x.bfloat16()):
+        for spec in ("mxfp4", "nvfp4", "mxfp4,rounding=stochastic", "mxfp8", "nvfp4,tensor_scale=outer128", "nvfp4,block=row"):
+            for given in (x, x.t(), x.reshape(2, 12, 96), x.bfloat16(), x.bfloat16().t()):
                 counted()
                 q, want = ft.quantize(there(given), spec, seed=7), f4.quantize(given, spec, seed=7)
                 self.assertTrue(same(q.codes.cpu(), want.codes) and same(q.scales.cpu(), want.scales), spec)

@@ -131,7 +131,9 @@ void Layers::run(LinearCall& c) {
   } else {
     if (!against_device_.empty()) throw Error("gpu: " + recipe_.name + ": " + against_device_, Error::failed);
     const std::unique_ptr<gpu::Device> device = gpu::make_lent_device(*c.lender);
-    const sim::DeviceScope scope(*device);
+    sim::DeviceScope scope(*device);
+    for (int bit = 0; const float* matrix : {c.x, c.w, c.bias, c.y, c.dy, c.dx, c.dw, c.db})
+      if ((c.bf16 >> bit++ & 1) != 0) scope.pool().bf16.push_back(matrix);
     const auto leave = [](sim::LinearEngine* engine) { engine->use(nullptr); };  // before what lies on the device goes
     const std::unique_ptr<sim::LinearEngine, decltype(leave)> here(&engine_, leave);
     engine_.use(&scope.backend());

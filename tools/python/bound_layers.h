@@ -18,6 +18,7 @@ struct LinearCall {
   uint64_t seed, pass;        // pass: in: that of a backward; out: the number of this forward
   uint32_t step;
   int32_t number, parts, rows, in, out, training, threads;
+  int32_t bf16;                                 // bit i: the i-th of these eight is bf16; on a device, where parts is 1
   float *x, *w, *bias, *y, *dy, *dx, *dw, *db;  // forward fills y, backward what is not null of dx, dw, db
   uint8_t* kept;  // not null: what forward leaves for backward, which then has no x (Layers::kept_bytes)
 };

@@ -37,7 +37,7 @@ void require_known(const T& words, const std::string& what) {
 
 gpu::Source source_of(const Arguments& given, const char* name) {
   const MatrixView v = operand_of(given, name).view;
-  return {v.data, v.rows, v.cols, v.row_stride, v.col_stride};
+  return {{v.data, given.json(name).at("bf16").get<bool>()}, v.rows, v.cols, v.row_stride, v.col_stride};
 }
 
 HadamardSpec known_hadamard(const Arguments& given, const char* size) {

@@ -83,6 +83,8 @@ class Group:
             self.by_torch = Sums(self.facts["recipe"], self.label())
         # By layer what it keeps for its backward in X's place, bytes by rows; None: X.
         self.kept = [None if self.by_torch else row[2] for row in self.facts["rows"]]
+        # By layer whether kernels take bf16 as it is: not the plain product of fp32, which phases may bring.
+        self.narrow = [not self.facts["recipe"].get("phases") and "fp32" not in row[1] for row in self.facts["rows"]]
         self.modules = {}  # number: reference to the module that multiplies
         self.versions, self.seen = {}, set()  # of their parameters by number; numbers with a forward in this step
         self.first, self.sample, self.passes, self.warned = None, None, 0, False
@@ -107,7 +109,7 @@ class Group:
     # Copies and pickles have the library's state in place of its handle.
     def __getstate__(self):
         kept = {name: value for name, value in self.__dict__.items()
-                if name not in ("handle", "facts", "asks", "by_torch", "kept", "modules", "versions", "seen", "first", "sample", "passes", "warned",
+                if name not in ("handle", "facts", "asks", "by_torch", "kept", "narrow", "modules", "versions", "seen", "first", "sample", "passes", "warned",
                                 "clocks", "is_captured", "key")}
         step, begins = self.now()
         return dict(kept, step=step, begins=begins, held=self.held(), canonical=self.facts["recipe"])

@@ -19,6 +19,7 @@ from ._core import Error
 LENT = {"cuda"}  # types of devices whose memory the library's kernels reach (HIP calls itself cuda, too)
 GROUPS = weakref.WeakValueDictionary()  # by their numbers in the operators
 EXPORTED = set()  # groups that a graph may outlive its model with
+MATRICES = "x", "weight", "bias", "y", "dy", "dx", "dw", "db", "kept"
 
 
 class Lender(ctypes.Structure):
@@ -29,8 +30,15 @@ class Lender(ctypes.Structure):
 class _Call(ctypes.Structure):
     _fields_ = [("lender", ctypes.POINTER(Lender)), ("seed", ctypes.c_uint64), ("mark", ctypes.c_uint64),
                 ("step", ctypes.c_uint32),
-                *((name, ctypes.c_int32) for name in ("number", "parts", "rows", "into", "out", "training", "threads")),
-                *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "y", "dy", "dx", "dw", "db", "kept"))]
+                *((name, ctypes.c_int32) for name in ("number", "parts", "rows", "into", "out", "training", "threads", "bf16")),
+                *((name, ctypes.c_void_p) for name in MATRICES)]
+
+    def point(self, **matrices):
+        """At tensors, None for none; a bit each for those of bfloat16."""
+        for name, t in matrices.items():
+            if t is not None:
+                setattr(self, name, t.data_ptr())
+                self.bf16 |= (t.dtype is torch.bfloat16) << MATRICES.index(name)
 
 
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
@@ -103,23 +111,27 @@ def _sizes(x, weight, wide=-1):
 
 
 def _run(group, number, training, place, sizes, like, x, weight, bias, fill, token=None):
-    """fill(call, new, dense) sets what the call computes; `training` and place, (seed, mark, step), are those of a token, or of
-    now. token: whose seed and step the kernels read themselves."""
+    """fill(call, new, dense) sets what the call computes, new(shape, like) being room for it; `training` and place, (seed, mark, step),
+    are those of a token, or of now. token: whose seed and step the kernels read themselves."""
     lends, _ = reaches(group, like)
     home = like.device if lends else torch.device("cpu")
     parts, rows, into, out = sizes
+    here = lends and like.device.type in LENT
+
+    def kind(t):  # what kernels read and write
+        return torch.bfloat16 if here and t.dtype is torch.bfloat16 and group.narrow[number] else torch.float32
 
     def dense(t):
-        is_so = t.dtype is torch.float32 and t.device == home and t.is_contiguous()
-        return t if is_so else t.detach().to(home, torch.float32).contiguous()
+        is_so = t.dtype is kind(t) and t.device == home and t.is_contiguous()
+        return t if is_so else t.detach().to(home, kind(t)).contiguous()
 
     given = [None if t is None else dense(t) for t in (x, weight, bias)]
-    call = _Call(None, *place, number, parts, rows, into, out, training, group.threads,
-                 *(None if t is None else t.data_ptr() for t in given))
-    if lends and like.device.type in LENT:
+    call = _Call(None, *place, number, parts, rows, into, out, training, group.threads)
+    call.point(x=given[0], weight=given[1], bias=given[2])
+    if here:
         lender = lender_of(like, token)
         call.lender = ctypes.pointer(lender)
-    new = lambda *shape: torch.empty(shape, dtype=torch.float32, device=home)  # noqa: E731
+    new = lambda shape, like: torch.empty(shape, dtype=kind(like), device=home)  # noqa: E731
     kept = fill(call, new, dense)
     work = rows * parts * into * out // 64
     if home.type == "cuda":
@@ -162,9 +174,9 @@ def _forward(x, weight, bias, group, number, training, keeps):
     *sizes, shape = _sizes(x, weight)
 
     def fill(call, new, dense):
-        y = new(*shape)
+        y = new(shape, x)
         kept = _codes(y, group, number, keeps, sizes[1]) if keeps else None
-        call.y, call.kept = y.data_ptr(), kept.data_ptr() if keeps else None
+        call.point(y=y, kept=kept)
         return y, kept
 
     call, (y, kept) = _run(group, number, training, (seed, 0, step), sizes, x, x, weight, bias, fill, own)
@@ -179,7 +191,7 @@ def _linear(x, *rest):
 def _gradients(dy, weight, bias, wanted, new):
     """Room for dX, dW and db; None for what is not wanted."""
     shapes = _sizes(dy, weight, -2)[4], weight.shape, () if bias is None else bias.shape
-    return [new(*shape) if asked else None for shape, asked in zip(shapes, wanted)]
+    return [new(shape, t) if asked else None for shape, t, asked in zip(shapes, (dy, weight, bias), wanted)]
 
 
 def _typed(made, dy, weight, bias):
@@ -199,8 +211,7 @@ def _backward(dy, x, weight, bias, kept, token, group, number, wanted):
         given = dense(dy)
         codes = None if kept is None else kept.to(given.device)
         made = _gradients(dy, weight, bias, wanted, new)
-        call.dy, call.kept = given.data_ptr(), None if codes is None else codes.data_ptr()
-        call.dx, call.dw, call.db = (None if g is None else g.data_ptr() for g in made)
+        call.point(dy=given, kept=codes, **dict(zip(MATRICES[5:], made)))
         return made, given, codes
 
     sizes = _sizes(dy, weight, -2)[:4]
@@ -221,7 +232,7 @@ def _linear_shapes(x, weight, bias, group, number, training, keeps):
 
 
 def _backward_shapes(dy, x, weight, bias, kept, token, group, number, wanted):
-    made = _gradients(dy, weight, bias, (True,) * 3, lambda *shape: dy.new_empty(shape))
+    made = _gradients(dy, weight, bias, (True,) * 3, lambda shape, like: dy.new_empty(shape))
     return tuple(g if asked else dy.new_empty(0) for g, asked in zip(_typed(made, dy, weight, bias), wanted))
 
 

@@ -22,10 +22,10 @@ class Quantized(NamedTuple):
 
 
 def _matrix(x):
-    """(the argument for a matrix of float32 where it lies, what keeps its memory)."""
-    x = x.detach().to(torch.float32)
+    """(the argument for a matrix where it lies, what keeps its memory); bfloat16 is read as it is, all else is float32."""
+    x = x.detach().to(torch.bfloat16 if x.dtype is torch.bfloat16 else torch.float32)
     x = x.reshape(-1, x.shape[-1] if x.dim() else 1)
-    return {"data": x.data_ptr(), "shape": tuple(x.shape), "row_stride": x.stride(0), "col_stride": x.stride(1)}, x
+    return {"data": x.data_ptr(), "shape": tuple(x.shape), "row_stride": x.stride(0), "col_stride": x.stride(1), "bf16": x.dtype is torch.bfloat16}, x
 
 
 def _lent(name, of, keep, /, **arguments):
