@@ -22,12 +22,6 @@ bool has_wide_blocks(const QuantSpec& s, int transform) {
   return s.block.kind != BlockKind::square || std::max(s.block.size, transform) > square_tile.cols();
 }
 
-void set_pointers(Resident& r) {
-  r.operand.codes = r.codes.data();
-  r.operand.scales = r.scales.data();
-  r.operand.real_scales = r.real_scales.data();
-}
-
 // Kernels of one kind for some operands, in one launch.
 template <class Kernel>
 class Joint {
@@ -252,8 +246,9 @@ void quantize_all(Pool& pool, std::span<Work> works) {
 
 }  // namespace
 
-// An operand without its arrays.
-static Resident shaped(const QuantSpec& spec, int64_t rows, int64_t cols) {
+// An operand; room(buffer, its length) makes its arrays.
+template <class Room>
+static Resident shaped(const QuantSpec& spec, int64_t rows, int64_t cols, const Room& room) {
   Resident r = {.spec = spec, .geometry = geometry_of(spec, rows, cols)};
   Quantized shape;  // for its layout rules
   shape.spec = spec;
@@ -269,37 +264,34 @@ static Resident shaped(const QuantSpec& spec, int64_t rows, int64_t cols) {
   o.code_bits = shape.code_bits();
   o.code_row_bytes = shape.code_row_bytes();
   o.factor_per_128 = spec.has_outer_scale();
+  room(r.codes, rows * o.code_row_bytes);
+  const int64_t scales = r.geometry.scale_rows * r.geometry.scale_cols;
+  if (is_real(spec.scale)) {
+    room(r.real_scales, scales);
+  } else if (spec.has_scale()) {
+    room(r.scales, scales);
+  }
+  o.codes = r.codes.data();
+  o.scales = r.scales.data();
+  o.real_scales = r.real_scales.data();
   return r;
 }
 
 Resident make_resident(Pool& pool, const QuantSpec& spec, int64_t rows, int64_t cols) {
-  Resident r = shaped(spec, rows, cols);
-  r.codes = Buffer<uint8_t>(pool, rows * r.operand.code_row_bytes);
-  const int64_t scales = r.geometry.scale_rows * r.geometry.scale_cols;
-  if (is_real(spec.scale)) {
-    r.real_scales = Buffer<float>(pool, scales);
-  } else if (spec.has_scale()) {
-    r.scales = Buffer<uint8_t>(pool, scales);
-  }
-  set_pointers(r);
-  return r;
+  return shaped(spec, rows, cols, [&]<class T>(Buffer<T>& buffer, int64_t count) { buffer = Buffer<T>(pool, count); });
 }
 
 Resident resident_at(const QuantSpec& spec, int64_t rows, int64_t cols, uint8_t* codes, void* scales,
                      TensorFactor* factors) {
-  Resident r = shaped(spec, rows, cols);
-  r.codes = Buffer<uint8_t>(codes, rows * r.operand.code_row_bytes);
-  const int64_t count = r.geometry.scale_rows * r.geometry.scale_cols;
-  if (is_real(spec.scale)) {
-    r.real_scales = Buffer<float>(static_cast<float*>(scales), count);
-  } else if (spec.has_scale()) {
-    r.scales = Buffer<uint8_t>(static_cast<uint8_t*>(scales), count);
-  }
+  void* next = codes;
+  Resident r = shaped(spec, rows, cols, [&]<class T>(Buffer<T>& buffer, int64_t count) {
+    buffer = Buffer<T>(static_cast<T*>(next), count);
+    next = scales;
+  });
   if (spec.has_tensor_scale()) {
     r.factors = Buffer<TensorFactor>(factors, r.operand.factor_per_128 ? rows * outer_scale_cols(cols) : 1);
     r.operand.factors = factors;
   }
-  set_pointers(r);
   return r;
 }
 
