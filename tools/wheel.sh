@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the Python wheel of fp4sim, package and command, for every CPython from 3.9 on:  tools/wheel.sh [FOLDER]     (default dist)
-# No network. FP4SIM_BUILD=build takes what is built there; FP4SIM_CUDA=1 adds device code; PYTHON=python3.X runs the builder.
+# No network. FP4SIM_BUILD=build takes what is built there; FP4SIM_CUDA=1 or FP4SIM_HIP=1 adds device code; PYTHON=python3.X runs the builder.
 set -eu
 . "$(dirname "$0")/scripts/asked.sh"
 cd "$(dirname "$0")/.."

@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -261,9 +260,11 @@ std::string no_device_reason() { return found().reason; }
 
 std::unique_ptr<Device> make_lent_device(const Lender& lender) {
   static std::mutex mutex;
-  static std::map<int, std::unique_ptr<RuntimeDevice>>& proven = *new std::map<int, std::unique_ptr<RuntimeDevice>>;
+  static std::vector<std::unique_ptr<RuntimeDevice>>& proven = *new std::vector<std::unique_ptr<RuntimeDevice>>;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<RuntimeDevice>& device = proven[lender.device];
+  const auto number = static_cast<size_t>(lender.device);
+  if (number >= proven.size()) proven.resize(number + 1);
+  std::unique_ptr<RuntimeDevice>& device = proven[number];
   if (device == nullptr) device = std::make_unique<RuntimeDevice>(lender.device);
   return std::make_unique<LentDevice>(*device, lender);
 }

@@ -17,10 +17,12 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATE = (1980, 1, 1, 0, 0, 0)  # equal files give equal archives
-CUDA = "-cuda" if os.environ.get("FP4SIM_CUDA") else ""  # with code for Hopper and Blackwell; the driver alone is needed
+# With code for Hopper and Blackwell, where the driver alone is needed, or for what the HIP compiler knows, with the ROCm that torch has loaded.
+TARGETS = {"cuda": ["-DFP4_GPU_ARCHITECTURES=sm_90;sm_100a"], "hip": []}
+GPU = next((gpu for gpu in TARGETS if os.environ.get(f"FP4SIM_{gpu.upper()}")), "")
 BINARIES = "_fp4sim.so", "bin/fp4sim"  # the second runs by the code of the first
 # PEP 600 and auditwheel's policies: what every manylinux system has.
-PROMISED = re.compile(r"(libc|libm|libdl|librt|libpthread|libutil|libresolv|libgcc_s|libstdc\+\+|libz|ld-linux.*)\.so\.\d+")
+PROMISED = re.compile(r"(libc|libm|libdl|librt|libpthread|libutil|libresolv|libgcc_s|libstdc\+\+|libz|libamdhip64|ld-linux.*)\.so\.\d+")
 SCRIPT = """#!python
 import importlib.util, os, sys
 folder = importlib.util.find_spec("fp4sim").submodule_search_locations[0]
@@ -103,11 +105,11 @@ def _tag(paths):
 def _built():
     """The package of a build."""
     given = os.environ.get("FP4SIM_BUILD")
-    folder = pathlib.Path(given).resolve() if given else ROOT / ("build-python" + CUDA)
+    folder = pathlib.Path(given).resolve() if given else ROOT / f"build-python{GPU and '-' + GPU}"
     if not given:
         run = lambda *words: subprocess.run(words, cwd=ROOT, check=True)  # noqa: E731
         run("cmake", "--preset", "release", "-B", folder, "-DFP4_TESTS=OFF", f"-DPython3_EXECUTABLE={sys.executable}",
-            *(["-DFP4_GPU=cuda", "-DFP4_GPU_ARCHITECTURES=sm_90;sm_100a"] if CUDA else []))
+            *([f"-DFP4_GPU={GPU}", *TARGETS[GPU]] if GPU else []))
         run("cmake", "--build", folder, "-j", str(os.cpu_count() or 1), "--target", "fp4_python")
     for name in BINARIES:
         if not (folder / "python/fp4sim" / name).exists():
@@ -136,7 +138,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     digest = lambda data: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()  # noqa: E731
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
-    name = f"{stem}{'-1cuda' if CUDA else ''}-{tag}.whl"
+    name = f"{stem}{GPU and '-1' + GPU}-{tag}.whl"
     with zipfile.ZipFile(pathlib.Path(wheel_directory) / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in files.items():
             entry = zipfile.ZipInfo(path, DATE)
