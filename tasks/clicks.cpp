@@ -1,7 +1,6 @@
 #include "tasks/clicks.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <sstream>
@@ -226,10 +225,8 @@ ClickSet read_clicks(const std::string& path, int dense, int tables, int rows) {
     set.labels.push_back(fields[0] == "1");
     for (int i = 0; i < dense; ++i) {
       const std::string& text = fields[static_cast<size_t>(1 + i)];
-      float x = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
-      if (!text.empty() && (error != std::errc() || end != text.data() + text.size() || !std::isfinite(x)))
-        throw Error(place + ", column " + std::to_string(2 + i) + ": '" + text + "' is no number");
+      const float x = text.empty() ? 0 : real_from_text<float>(text).value_or(NAN);
+      if (!std::isfinite(x)) throw Error(place + ", column " + std::to_string(2 + i) + ": '" + text + "' is no number");
       set.dense.push_back(elementary::log(1.0f + std::max(x, 0.0f)));
     }
     for (int t = 0; t < tables; ++t) {

@@ -11,6 +11,7 @@
 #include "src/files/tensor_reader.h"
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -209,13 +210,9 @@ T erase_dead(T value, const std::vector<SpecField<T>>& fields) {
 
 double number_from_text(std::string_view text, const std::string& place) {
   const auto plain = [&](std::string_view t) {
-    double v = 0;
-    const char* end = t.data() + t.size();
-    const auto [ptr, error] = std::from_chars(t.data(), end, v);
-    if (t.empty() || ptr != end || error != std::errc()) {
-      throw Error(place + ": " + shown(std::string(text)) + " is not a number; accepted: 0.75, 1e-3, 2^-6, 1/6");
-    }
-    return v;
+    const auto v = real_from_text(t);
+    if (!v) throw Error(place + ": " + shown(std::string(text)) + " is not a number; accepted: 0.75, 1e-3, 2^-6, 1/6");
+    return *v;
   };
   if (const auto caret = text.find('^'); caret != std::string_view::npos) {
     return std::pow(plain(text.substr(0, caret)), plain(text.substr(caret + 1)));

@@ -1,6 +1,7 @@
 // Which accumulators add products of which operands (declared in spec_text.h). Apart from the texts of files, so that
 // backends link without JSON.
 #include "src/arith/spec_text.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -40,8 +41,7 @@ std::string invalid_reason(const Accumulator& a, const QuantSpec& of_a, const Qu
   std::string name, others;
   for (const AccumulatorInfo& info : accumulator_table) {
     if (info.row == a && name.empty()) name = info.name;  // rows of several chips may be the same
-    if (takes_operand(info.row, of_a) && takes_operand(info.row, of_b))
-      others += (others.empty() ? "" : ", ") + std::string(info.name);
+    if (takes_operand(info.row, of_a) && takes_operand(info.row, of_b)) add_word(others, info.name);
   }
   const QuantSpec& refused = takes_a ? of_b : of_a;
   return "accumulator " + (name.empty() ? "of one's own" : name) + " takes no operand of " +

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -103,7 +104,7 @@ const GgufType& type_of(const Cursor& cursor, const std::string& tensor, std::ui
   for (const GgufType& type : kTypes)
     if (type.id == id) return type;
   std::string known;
-  for (const GgufType& type : kTypes) known += fmt::format("{}{} {}", known.empty() ? "" : ", ", type.id, type.name);
+  for (const GgufType& type : kTypes) add_word(known, fmt::format("{} {}", type.id, type.name));
   cursor.fail(fmt::format("tensor '{}' has type {}; known are {}", tensor, id, known));
 }
 

@@ -5,6 +5,7 @@
 
 #include "src/files/gguf.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -50,7 +51,7 @@ const GgufType& gguf_type_of(const std::string& place, Dtype dtype) {
   for (const GgufType& type : gguf_types()) {
     if (type.values != GgufValues::plain) continue;
     if (type.dtype == dtype) return type;
-    accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", info(type.dtype).name);
+    add_word(accepted, info(type.dtype).name);
   }
   throw Error(fmt::format("{}: GGUF has no type for {}; it has {}", place, info(dtype).name, accepted));
 }

@@ -9,6 +9,7 @@
 
 #include "src/files/stored_array.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -155,7 +156,7 @@ void apply_descr(const std::string& file, const std::string& descr, StoredArray&
     const bool borrowed = row.id == Dtype::bf16 || (row.kind == DtypeKind::code && row.id != Dtype::c64);
     if (borrowed) continue;
     if (type == row.numpy || (!has_order && type == row.numpy_name)) found = row.id;
-    accepted += (accepted.empty() ? "" : ", ") + std::string(row.numpy);
+    add_word(accepted, row.numpy);
   }
   if (!found) throw Error(fmt::format("{}: type '{}' is not supported; accepted: {}", file, descr, accepted));
   array.dtype = *found;

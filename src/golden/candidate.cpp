@@ -9,6 +9,7 @@
 #include "src/files/open_array.h"
 #include "src/text/byte_source.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 
 namespace fp4::golden {
 namespace {
@@ -114,7 +115,7 @@ class Loader {
 
   std::string known_cases() const {
     std::string list;
-    for (size_t i = 0; i < bundle_.cases.size() && i < 12; ++i) list += (i > 0 ? ", " : "") + bundle_.cases[i].name;
+    for (size_t i = 0; i < bundle_.cases.size() && i < 12; ++i) add_word(list, bundle_.cases[i].name);
     if (bundle_.cases.size() > 12) list += fmt::format(", ... (`golden list {}` prints all)", bundle_.dir.string());
     return list;
   }

@@ -6,6 +6,7 @@
 
 #include "src/golden/candidate.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 
 namespace fp4::golden {
 namespace {
@@ -57,7 +58,7 @@ Coverage coverage_of(const Bundle& bundle, const std::vector<CandidateArray>& ar
 std::string missing_text(const Coverage& c) {
   std::string text;
   for (const Coverage::Missing& m : c.missing) {
-    text += (text.empty() ? "" : ", ") + m.part;
+    add_word(text, m.part);
     if (m.cases < m.of) text += fmt::format(" ({} of {})", m.cases, plural(m.of));
   }
   return text;

@@ -7,6 +7,7 @@
 #include "fp4/presets.h"
 #include "src/golden/compare_arrays.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4::golden {
 namespace {
@@ -361,7 +362,7 @@ NamedKernel in_words(const NamedKernel& preset, const Kernel& base,
     }
     words[field.name] = kept;
     changes.push_back({field.name, word_of(kept)});
-    instead += (instead.empty() ? "" : ", ") + word_of(own[field.name]);
+    add_word(instead, word_of(own[field.name]));
   }
   return {changes, "as " + preset.changes.front().word + " does, instead of " + instead, kernel};
 }

@@ -15,6 +15,7 @@
 #include "src/model/weight_reader.h"
 #include "src/stream/quantize_bands.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -43,7 +44,7 @@ void leave_kept(std::vector<ModelTensor>& weights, size_t first, std::vector<std
                                }),
                 weights.end());
   std::string text;
-  for (const auto& [why, count] : counts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, why);
+  for (const auto& [why, count] : counts) add_word(text, fmt::format("{} {}", count, why));
   if (!text.empty())
     notes.push_back(fmt::format("left out, as quantising a model keeps them: {}; --all-tensors takes them", text));
 }

@@ -9,6 +9,7 @@
 #include "src/files/tensor_reader.h"
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -123,8 +124,7 @@ std::string ModelTensor::layout_words() const {
   if (nibbles != golden::CodeLayout::low_first)
     words = fmt::format("nibbles {}", row_of(golden::code_layout_table, nibbles).name);
   if (scale_layout != golden::ScaleLayout::linear)
-    words += fmt::format("{}scale layout {}", words.empty() ? "" : ", ",
-                         row_of(golden::scale_layout_table, scale_layout).name);
+    add_word(words, fmt::format("scale layout {}", row_of(golden::scale_layout_table, scale_layout).name));
   return words;
 }
 

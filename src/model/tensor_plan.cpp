@@ -10,6 +10,7 @@
 #include "src/model/weight_names.h"
 #include "src/model/weight_reader.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
@@ -128,7 +129,7 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
   std::map<std::string, size_t> reasons;
   for (const Plan& plan : plans) ++reasons[plan.rule.empty() ? "no matrix of numbers" : plan.rule];
   std::string words;
-  for (const auto& [reason, count] : reasons) words += fmt::format("{}{} {}", words.empty() ? "" : ", ", count, reason);
+  for (const auto& [reason, count] : reasons) add_word(words, fmt::format("{} {}", count, reason));
   throw Error(fmt::format("{}: nothing becomes {}: {}; --tensors NAME quantises a weight that a rule keeps", job.in,
                           job.scheme->name, words));
 }

@@ -16,6 +16,7 @@
 #include "src/stream/quantize_bands.h"
 #include "src/text/error.h"
 #include "src/text/version.h"
+#include "src/text/words.h"
 #include "src/threads/in_order.h"
 
 namespace fp4::folder {
@@ -190,8 +191,7 @@ void check_order(const QuantSpec& spec, const Order& order) {
   if (!usual && !golden::holds(layout, bits)) {
     std::string accepted;
     for (const golden::CodeLayoutInfo& row : golden::code_layout_table)
-      if (row.id == golden::CodeLayout::low_first || golden::holds(row, bits))
-        accepted += (accepted.empty() ? "" : ", ") + std::string(row.name);
+      if (row.id == golden::CodeLayout::low_first || golden::holds(row, bits)) add_word(accepted, row.name);
     throw Error(fmt::format("--nibbles: layout {} is one of {}-bit codes; accepted for element {}: {}", layout.name,
                             layout.bits, info_of(spec.element).name, accepted));
   }

@@ -39,6 +39,12 @@ std::string joined(const Words& words, std::string_view separator = ", ") {
       words, separator, [](const auto& word) -> const auto& { return word; });
 }
 
+// One word more: "" becomes "a", and that "a, b". For lists whose words are found one by one.
+inline void add_word(std::string& list, std::string_view word, std::string_view separator = ", ") {
+  if (!list.empty()) list += separator;
+  list += word;
+}
+
 // Integers as people write them: decimal digits, no leading zero, no plus, in the range of their type. So that 010 is
 // never 8, -1 never 2^64 - 1 and 2^64 never the largest that fits.
 template <class Integer>
@@ -47,6 +53,16 @@ std::optional<Integer> integer_from_text(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   // Only one text stands for a number: "07", "-0", "+7" and " 7" differ from it.
   if (error != std::errc() || end != text.data() + text.size() || std::to_string(value) != text) return std::nullopt;
+  return value;
+}
+
+// A real number that fills the text, as std::from_chars reads it: "1e-3" and "inf", but neither "" nor "+1" nor "1 x"
+// nor "1e999".
+template <class Real = double>
+std::optional<Real> real_from_text(std::string_view text) {
+  Real value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 

@@ -4,11 +4,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
 #include "src/text/read_field.h"
+#include "src/text/words.h"
 
 namespace fp4::cost {
 
@@ -80,11 +79,9 @@ void set_weight(CostWeights& weights, std::string_view assignment) {
   if (equal == std::string_view::npos) throw Error(fmt::format("--weight {}: expected NAME=NUMBER", assignment));
   const WeightRow& row = named_row("--weight", assignment.substr(0, equal), rows);
   const std::string_view text = assignment.substr(equal + 1);
-  double value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size())
-    throw Error(fmt::format("--weight {}: '{}' is not a number", row.name, text));
-  const Json json = value;
+  const auto value = real_from_text(text);
+  if (!value) throw Error(fmt::format("--weight {}: '{}' is not a number", row.name, text));
+  const Json json = *value;
   weights.*row.field = JsonReader(json, fmt::format("--weight {}", row.name)).number(row.low, row.high);
 }
 

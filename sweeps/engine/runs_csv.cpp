@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -46,7 +45,7 @@ std::string text_field(std::string text) {
 // name=value;name=value
 std::string metrics_field(const RunRecord& run) {
   std::string text;
-  for (const auto& [name, value] : run.metrics) text += (text.empty() ? "" : ";") + name + "=" + number_field(value);
+  for (const auto& [name, value] : run.metrics) add_word(text, name + "=" + number_field(value), ";");
   return text;
 }
 
@@ -69,10 +68,8 @@ void check_line_hash(std::string_view line, const std::vector<std::string>& fiel
 
 std::optional<double> parse_number(const std::string& text, const std::string& place) {
   if (text.empty()) return std::nullopt;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw Error(place + ": expected a number, not '" + text + "'");
+  const auto value = real_from_text(text);
+  if (!value) throw Error(place + ": expected a number, not '" + text + "'");
   return value;
 }
 

@@ -10,6 +10,7 @@
 #include "src/files/sha256.h"
 #include "src/text/error.h"
 #include "src/text/read_field.h"
+#include "src/text/words.h"
 
 namespace fp4::sweeps {
 
@@ -69,7 +70,7 @@ std::string label_of(JsonReader& value) {
   }
   if (json.is_array() && !json.empty() && json[0].is_number()) {
     std::string text;  // a block of [32, 32] is written 32x32 everywhere
-    for (const Json& entry : json) text += (text.empty() ? "" : "x") + entry.dump();
+    for (const Json& entry : json) add_word(text, entry.dump(), "x");
     return text;
   }
   return json.dump();

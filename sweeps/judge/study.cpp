@@ -29,13 +29,6 @@ constexpr double share_that_matters = 0.02;  // as in races
 constexpr std::pair<std::string_view, double> rung_costs[] = {
     {"classifier", 0.015}, {"diffusion", 0.0025}, {"regression", 0.010}, {"lm", 0.04}};
 
-std::optional<double> number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 void StudyTable::add(std::string_view csv, const std::string& place) {
@@ -194,7 +187,7 @@ class StudyJudge {
       if (parts.size() < 2 ||
           std::from_chars(parts[0].data(), parts[0].data() + parts[0].size(), seed).ec != std::errc())
         continue;
-      if (const auto loss = number(parts[1]); loss && std::isfinite(*loss))
+      if (const auto loss = real_from_text(parts[1]); loss && std::isfinite(*loss))
         losses[seed] = *loss;
       else if (loss || parts[1] == "diverged")
         losses[seed] = std::numeric_limits<double>::infinity();
@@ -228,7 +221,7 @@ class StudyJudge {
         add_runs(table_.cell(row, "runs"), one.rungs[rung->second]);
         if (near) continue;
         one.rate = table_.cell(row, "lr");
-        const auto gap = number(table_.cell(row, "loss_gap")), n = number(table_.cell(row, "n"));
+        const auto gap = real_from_text(table_.cell(row, "loss_gap")), n = real_from_text(table_.cell(row, "n"));
         if (gap && n) one.gap_sum += *gap * *n, one.gap_runs += *n;
       }
     }

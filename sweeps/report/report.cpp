@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -159,11 +158,9 @@ std::vector<ReportComparison> read_comparisons(std::string_view text, const std:
       throw Error(here + ": " + std::to_string(fields.size()) + " fields, expected " + std::to_string(head.size()));
     const auto value = [&](std::size_t k) {
       const std::string& word = fields[at[k]];
-      double parsed = report_unknown;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), parsed);
-      if (!word.empty() && (error != std::errc() || end != word.data() + word.size()))
-        throw Error(here + ": " + names[k] + ": expected a number, not '" + word + "'");
-      return parsed;
+      const auto parsed = real_from_text(word);
+      if (!word.empty() && !parsed) throw Error(here + ": " + names[k] + ": expected a number, not '" + word + "'");
+      return parsed.value_or(report_unknown);
     };
     rows.push_back({fields[at[0]], fields[at[1]], fields[at[2]], {value(3), value(4), value(5)}, value(6)});
   }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <set>
@@ -173,7 +172,7 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
       std::string runs;
       for (const RunRecord& run : config.runs) {
         if (run.role != role || !shown(run, options)) continue;
-        runs += (runs.empty() ? "" : " ") + run_text(run);
+        add_word(runs, run_text(run), " ");
         diverged += run.status == Status::diverged;
         failed += run.status == Status::failed;
         if (const auto value = metric_of(run, Metric::loss)) loss.push_back(*value);
@@ -219,17 +218,10 @@ ResultTable group_rows(const Results& results, const Costs& costs, const TableOp
   return table;
 }
 
-std::optional<double> as_number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<double> as_number(const Cell& cell) {
   if (const double* value = std::get_if<double>(&cell)) return *value;
   if (const int64_t* value = std::get_if<int64_t>(&cell)) return static_cast<double>(*value);
-  if (const std::string* text = std::get_if<std::string>(&cell)) return as_number(*text);
+  if (const std::string* text = std::get_if<std::string>(&cell)) return real_from_text(*text);
   return std::nullopt;
 }
 
@@ -244,14 +236,14 @@ struct Condition {
       const bool any = std::any_of(values.begin(), values.end(), [&](const std::string& value) {
         if (text_of(cell) == value) return true;
         const auto mine = as_number(cell);
-        const auto theirs = as_number(value);
+        const auto theirs = real_from_text(value);
         return mine && theirs && *mine == *theirs;  // 0.50 = 0.5
       });
       return any == (operation == "=");
     }
     const auto mine = as_number(cell);
     if (!mine) return false;  // nothing is neither below nor above anything
-    const double theirs = *as_number(values.front());
+    const double theirs = *real_from_text(values.front());
     if (operation == "<") return *mine < theirs;
     if (operation == "<=") return *mine <= theirs;
     if (operation == ">") return *mine > theirs;

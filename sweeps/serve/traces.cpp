@@ -1,7 +1,6 @@
 #include "sweeps/serve/traces.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <optional>
@@ -56,12 +55,11 @@ std::vector<std::string> cells_of(std::string line) {
 }
 
 double number_in(const std::string& cell, const std::string& place, double high) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size() || !(value >= 0 && value <= high))
+  const auto value = real_from_text(cell);
+  if (!value || !(*value >= 0 && *value <= high))
     throw Error(place + ": expected a number from 0 to " + std::to_string(static_cast<int64_t>(high)) + ", found '" +
                 cell + "'");
-  return value;
+  return *value;
 }
 
 struct Arrival {

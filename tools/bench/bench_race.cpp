@@ -8,6 +8,7 @@
 #include <random>
 
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/judge/statistics.h"
 #include "tools/bench/benches.h"
 
@@ -104,7 +105,7 @@ std::string Yardstick::openblas_core() const {
 std::string Yardstick::description() const {
   std::string text;
   if (has_openblas()) text += "OpenBLAS (core " + openblas_core() + ")";
-  if (has_onednn()) text += std::string(text.empty() ? "" : ", ") + "oneDNN";
+  if (has_onednn()) add_word(text, "oneDNN");
   return text.empty() ? "none" : text;
 }
 

@@ -201,7 +201,7 @@ void run_help(const CLI::App& root, const HelpOptions& o) {
       app = &root;
       break;
     }
-    path += (path.empty() ? "" : " ") + app->get_name();
+    add_word(path, app->get_name(), " ");
     app = subs[0];
   }
   if (o.words.empty()) return print_overview(root);

@@ -74,7 +74,7 @@ void run_list(const ListOptions& o) {
       if (has_evidence) table.rows.back().push_back(row.evidence);
       table.rows.back().push_back(row.source);
     }
-    text += (text.empty() ? "" : "\n") + format_table(table, table_width(), stdout_has_styles());
+    add_word(text, format_table(table, table_width(), stdout_has_styles()), "\n");
   }
   if (o.json)
     print_json({{"rows", rows}});

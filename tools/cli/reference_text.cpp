@@ -102,7 +102,7 @@ std::string value_text(const FieldNotes& notes) {
         words += ", ..";
         break;
       }
-      words += (words.empty() ? "" : ", ") + word.name;
+      add_word(words, word.name);
     }
     forms.push_back(words);
   }

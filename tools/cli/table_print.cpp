@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/text/csv.h"
+#include "src/text/words.h"
 
 namespace fp4::tools {
 namespace {
@@ -227,7 +228,7 @@ std::string compact_json(const nlohmann::ordered_json& value, std::size_t width,
   for (const auto& [key, entry] : value.items()) {
     const std::string name = value.is_object() ? ordered_json(key).dump() + ": " : "";
     parts.push_back(name + compact_json(entry, width, indent + 2, name.size()));
-    line += (line.empty() ? "" : ", ") + parts.back();
+    add_word(line, parts.back());
     is_flat = is_flat && !entry.is_structured();
   }
   const char open = value.is_object() ? '{' : '[', close = value.is_object() ? '}' : ']';

@@ -114,7 +114,7 @@ std::string text_of_missing(const CLI::Option& option) {
 std::string missing_options(const CLI::App& command) {
   std::string text, example = command.get_footer();
   for (const CLI::Option* option : command.get_options())
-    if (option->get_required() && option->count() == 0) text += (text.empty() ? "" : "; ") + text_of_missing(*option);
+    if (option->get_required() && option->count() == 0) add_word(text, text_of_missing(*option), "; ");
   constexpr std::string_view head = "Example:\n  ";
   if (!example.starts_with(head)) return text;
   example.erase(0, head.size());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "tools/mpi/join.h"
 
 namespace fp4::mpi {
@@ -137,7 +138,7 @@ class MpiRanks : public sim::Ranks {
       if (!is_done[i]) is_silent[static_cast<size_t>(partners[i])] = true;
     std::string names;
     for (int other = 0; other < count_; ++other)
-      if (is_silent[static_cast<size_t>(other)]) names += (names.empty() ? "" : ", ") + std::to_string(other);
+      if (is_silent[static_cast<size_t>(other)]) add_word(names, std::to_string(other));
     // A rank that waits for a stopped one is silent as well, where this one is an exchange ahead of it.
     throw Error("MPI: no answer to rank " + std::to_string(rank_) + " from rank " + names + " for " +
                     std::to_string(static_cast<int64_t>(seconds)) +

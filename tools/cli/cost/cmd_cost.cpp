@@ -161,7 +161,7 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
   const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
   std::string limits;
   for (const auto& [what, share] : result.limits)
-    if (share >= 0.0005) limits += fmt::format("{}{} {:.1f} %", limits.empty() ? "" : ", ", what, share * 100);
+    if (share >= 0.0005) add_word(limits, fmt::format("{} {:.1f} %", what, share * 100));
   SummaryFields fields = {
       {"recipe", recipe},
       {"model", with_doc(context.model.name, context.model.doc)},
@@ -209,8 +209,7 @@ void print_groups(const CostResult& result) {
     if (seconds == 0) continue;
     std::string bindings;
     for (const cost::Term& term : result.terms)
-      if (term.group == group && bindings.find(term.binding) == std::string::npos)
-        bindings += (bindings.empty() ? "" : ", ") + term.binding;
+      if (term.group == group && bindings.find(term.binding) == std::string::npos) add_word(bindings, term.binding);
     table.rows.push_back({group, format_seconds(seconds), format_percent(seconds / result.compute_s), bindings});
   }
   fmt::print("\n");

@@ -13,6 +13,7 @@
 #include "src/text/byte_source.h"
 #include "src/text/embedded.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "tools/cli/glossary.h"
 #include "tools/cli/golden/own_case.h"
 #include "tools/cli/options.h"
@@ -108,7 +109,7 @@ void run_list(const GoldenOptions& o) {
 // What a forced backend left out; where it left out all, nothing was compared.
 void say_declined(const GoldenOptions& o, const std::vector<std::string>& declined) {
   std::string text;
-  for (size_t i = 0; i < declined.size() && i < 8; ++i) text += (i > 0 ? ", " : "") + declined[i];
+  for (size_t i = 0; i < declined.size() && i < 8; ++i) add_word(text, declined[i]);
   if (!declined.empty())
     say("fp4sim: {} declined {} arrays, which are not compared: {}{}\n", o.backend.backend, declined.size(), text,
         declined.size() > 8 ? fmt::format(" and {} more", declined.size() - 8) : "");

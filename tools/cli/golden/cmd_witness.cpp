@@ -4,6 +4,7 @@
 #include "src/golden/bundle.h"
 #include "src/golden/witness.h"
 #include "src/text/member_json.h"
+#include "src/text/words.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -19,9 +20,8 @@ struct WitnessOptions {
 // "6@0 -1.5@32": the elements that are not zero, with their index.
 std::string sparse_text(const std::vector<float>& v) {
   std::string text;
-  for (size_t i = 0; i < v.size(); ++i) {
-    if (v[i] != 0.0f) text += fmt::format("{}{}@{}", text.empty() ? "" : " ", v[i], i);
-  }
+  for (size_t i = 0; i < v.size(); ++i)
+    if (v[i] != 0.0f) add_word(text, fmt::format("{}@{}", v[i], i), " ");
   return text.empty() ? "zeros" : text;
 }
 

@@ -8,6 +8,7 @@
 
 #include "src/arith/spec_text.h"
 #include "src/text/member_json.h"
+#include "src/text/words.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -75,9 +76,9 @@ std::string histogram_text(const golden::Comparison& c) {
       text += " ...";
       break;
     }
-    text += fmt::format("{}{:+}: {}", text.empty() ? "" : ", ", d, n);
+    add_word(text, fmt::format("{:+}: {}", d, n));
   }
-  if (c.nan_against_number > 0) text += fmt::format("{}NaN: {}", text.empty() ? "" : ", ", c.nan_against_number);
+  if (c.nan_against_number > 0) add_word(text, fmt::format("NaN: {}", c.nan_against_number));
   return text;
 }
 

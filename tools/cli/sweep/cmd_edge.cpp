@@ -9,6 +9,7 @@
 #include "src/text/error.h"
 #include "src/text/member_json.h"
 #include "src/text/version.h"
+#include "src/text/words.h"
 #include "src/threads/parallel.h"
 #include "sweeps/explore/edges.h"
 #include "sweeps/explore/sweep.h"
@@ -52,7 +53,7 @@ std::string name_of(const sweeps::Plan& plan, const sweeps::ConfigRecord& config
     const std::string& label = point->labels[axis];
     const bool alike = std::all_of(plan.points.begin(), plan.points.end(),
                                    [&](const sweeps::PointRecord& p) { return p.labels[axis] == label; });
-    if (!alike && !label.empty()) name += (name.empty() ? "" : ", ") + label;
+    if (!alike && !label.empty()) add_word(name, label);
   }
   return name.empty() ? config.recipe : name;
 }

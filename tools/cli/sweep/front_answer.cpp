@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "src/text/words.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
@@ -117,8 +118,7 @@ std::string losers_text(const ContextFront& front, const sweeps::FrontOptions& o
             [](const auto& a, const auto& b) { return std::get<double>(a) < std::get<double>(b); });
   std::string text;
   for (const auto& [more, value, status] : losers)
-    text += fmt::format("{}{} (+{}{})", text.empty() ? "" : ", ", value, loss_text(more),
-                        front.raced ? race_word(status) : "");
+    add_word(text, fmt::format("{} (+{}{})", value, loss_text(more), front.raced ? race_word(status) : ""));
   return " More is lost by " + text + ".";
 }
 

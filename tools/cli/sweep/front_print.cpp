@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 
+#include "src/text/words.h"
 #include "tools/cli/sweep/sweep_view.h"
 #include "tools/cli/table_print.h"
 
@@ -94,8 +95,9 @@ void print_overhead_ranges(const ContextFront& front, const std::string& x) {
   std::string text;
   for (const FrontPoint& point : front.points)
     if (point.on_front && point.overhead_range)
-      text += fmt::format("{}{} ({:.0f} .. {:.0f})", text.empty() ? "" : ", ", cost_text(x, point.x),
-                          std::floor(100 * point.overhead_range->first), std::ceil(100 * point.overhead_range->second));
+      add_word(text, fmt::format("{} ({:.0f} .. {:.0f})", cost_text(x, point.x),
+                                 std::floor(100 * point.overhead_range->first),
+                                 std::ceil(100 * point.overhead_range->second)));
   if (!text.empty()) print_wrapped("Overheads are modelled. 95 % intervals: " + text + ".");
 }
 
@@ -203,10 +205,9 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   for (const FrontPoint* point : shown) {
     if (!point->on_front || point->sensitivity.empty()) continue;
     std::string text;
-    for (const auto& [weight, range] : point->sensitivity) {
+    for (const auto& [weight, range] : point->sensitivity)
       if (range.low > 0.25 || range.high < 4)
-        text += fmt::format("{}{} x{:.2f}..{:.2f}", text.empty() ? "" : ", ", weight, range.low, range.high);
-    }
+        add_word(text, fmt::format("{} x{:.2f}..{:.2f}", weight, range.low, range.high));
     if (!text.empty()) print_sentence("{} stays on the front for: {}", point->config->record.hash.substr(0, 8), text);
   }
   print_wrapped("A front: " + race_field(results.grid(), front) + " and run it again; its runs stay.");

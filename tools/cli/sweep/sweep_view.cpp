@@ -9,6 +9,7 @@
 
 #include "src/files/output.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "sweeps/grid/grid.h"
 #include "tools/cli/provenance.h"
 #include "tools/cli/table_print.h"
@@ -127,7 +128,7 @@ std::string unsaid_text(const sweeps::Results& results) {
   const std::vector<std::string> unsaid = unsaid_values(results);
   std::string text;
   for (size_t i = 0; i < unsaid.size(); ++i)
-    if (!unsaid[i].empty()) text += (text.empty() ? "" : ", ") + names[i] + "=" + unsaid[i];
+    if (!unsaid[i].empty()) add_word(text, names[i] + "=" + unsaid[i]);
   return text.empty() ? "" : "Settings say what differs from " + text + ".";
 }
 
@@ -138,7 +139,7 @@ std::string setting_of(const sweeps::Results& results, const sweeps::ConfigResul
   for (size_t i = 0; i < config.labels.size(); ++i) {
     const std::string& axis = results.axes()[i];
     if (config.labels[i].empty() || config.labels[i] == unsaid[i] || told_with_front(axis)) continue;
-    text += (text.empty() ? "" : ", ") + (axis == "recipe" ? config.labels[i] : names[i] + "=" + config.labels[i]);
+    add_word(text, axis == "recipe" ? config.labels[i] : names[i] + "=" + config.labels[i]);
   }
   return text.empty() ? config.record.recipe : text;
 }
@@ -157,7 +158,7 @@ std::string tuned_text(const sweeps::Results& results, const sweeps::ConfigResul
     const auto value = sweeps::tuned_value(canonical, field.path);
     if (!value) continue;
     const std::string name = is_one ? "" : field.path.substr(field.path.rfind('.') + 1) + " ";
-    text += fmt::format("{}{}{:.4g}", text.empty() ? "" : ", ", name, *value);
+    add_word(text, fmt::format("{}{:.4g}", name, *value));
   }
   return text + (config.record.at == sweeps::At::edge ? " (edge)" : "");
 }

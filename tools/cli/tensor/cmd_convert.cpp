@@ -6,6 +6,7 @@
 #include "src/files/tensor_writer.h"
 #include "src/layout/digit_layout.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "tools/cli/options.h"
 #include "tools/cli/table_print.h"
 
@@ -40,7 +41,7 @@ void check_type(const std::string& place, Dtype dtype, int bits, const std::stri
   if (is_type_of_codes(info(dtype), bits)) return;
   std::string accepted;
   for (const DtypeInfo& type : dtype_table())
-    if (is_type_of_codes(type, bits)) accepted += (accepted.empty() ? "" : ", ") + std::string(type.name);
+    if (is_type_of_codes(type, bits)) add_word(accepted, type.name);
   throw Error(fmt::format("{}: {} is no type of {}; accepted: {}", place, info(dtype).name, what, accepted));
 }
 

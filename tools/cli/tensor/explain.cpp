@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "src/text/words.h"
 #include "tools/cli/table_print.h"
 
 namespace fp4::tools {
@@ -17,8 +18,7 @@ std::string kernel_shares(const cpu::TileCounts& counts) {
   for (const auto& row : cpu::gemm_kernel_table) {
     const int64_t taken = counts[static_cast<size_t>(row.id)].taken;
     if (taken == 0) continue;
-    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", row.name,
-                        100.0 * static_cast<double>(taken) / static_cast<double>(all));
+    add_word(text, fmt::format("{} {:.0f} %", row.name, 100.0 * static_cast<double>(taken) / static_cast<double>(all)));
   }
   return text.empty() ? "-" : text;
 }

@@ -49,9 +49,7 @@ std::string turn_name(const sweeps::Turn& t) { return t.meaning.empty() ? t.word
 
 // The words of a cause: "scale format (fprop.*.scale) and scale rule (fprop.*.scale_rule)".
 std::string cause_names(const Rollout& r, const std::vector<size_t>& words) {
-  std::string text;
-  for (const size_t word : words) text += (text.empty() ? "" : " and ") + turn_name(r.turns[word]);
-  return text;
+  return joined(words, " and ", [&](size_t word) { return turn_name(r.turns[word]); });
 }
 
 // What turning back each word alone does at most; turns are sorted by what they leave.

@@ -6,6 +6,7 @@
 
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
+#include "src/text/words.h"
 #include "tasks/run.h"
 #include "tools/cli/options.h"
 
@@ -80,7 +81,7 @@ void check_task_option(const std::string& option, const std::string& path, const
   if (knows(tasks::task_schema(task), path)) return;
   std::string owners;
   for (const std::string& name : tasks::task_names())
-    if (knows(tasks::task_schema(name), path)) owners += (owners.empty() ? "" : ", ") + name;
+    if (knows(tasks::task_schema(name), path)) add_word(owners, name);
   throw Error(option + ": task " + task + " does not read it; accepted with: --task " + owners);
 }
 
