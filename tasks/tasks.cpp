@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <fstream>
 
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "tasks/run.h"
 #include "tasks/task_data.h"
 namespace fp4::tasks {
@@ -20,14 +20,7 @@ const std::vector<const sim::Task*>& all_tasks() {
   return list;
 }
 
-const sim::Task& task(const std::string& name) {
-  std::vector<std::string> names;
-  for (const sim::Task* t : all_tasks()) {
-    if (t->name() == name) return *t;
-    names.push_back(t->name());
-  }
-  throw unknown_word("task", name, names);
-}
+const sim::Task& task(const std::string& name) { return *all_tasks()[accepted_index("task", name, task_names())]; }
 
 std::optional<double> free_memory() {
   std::ifstream in("/proc/meminfo");

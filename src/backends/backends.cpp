@@ -12,7 +12,7 @@
 #include "src/backends/strange_codes.h"
 #include "src/cpu/vector_backends.h"
 #include "src/gpu/gpu_backend.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4 {
 
@@ -68,9 +68,7 @@ void check_words(const QuantizeCall& call) {
 Dispatcher::Dispatcher(std::string_view name) : name_(name) {
   const char* forced = std::getenv("FP4SIM_BACKEND");
   if (name_ == "auto" && forced != nullptr && *forced != '\0') name_ = forced;
-  bool known = false;
-  for (const std::string& n : backend_names()) known = known || n == name_;
-  if (!known) throw unknown_word("backend", name_, backend_names());
+  accepted_index("backend", name_, backend_names());
   for (const Backend* b : all_backends()) {
     // The GPU is asked when something reaches it that no CPU path takes: starting a vendor's runtime takes a good part
     // of a second.

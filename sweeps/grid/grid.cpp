@@ -170,10 +170,6 @@ void parse_exclude(Grid& grid, const JsonReader& rules) {
   }
 }
 
-void check_task(const std::string& place, const std::string& task, const std::vector<std::string>& tasks) {
-  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) throw unknown_word(place, task, tasks);
-}
-
 void parse_include(Grid& grid, const JsonReader& points) {
   for (const JsonReader& point : points.list()) {
     Inclusion inclusion{.tasks = grid.tasks, .axes = {}};
@@ -185,7 +181,7 @@ void parse_include(Grid& grid, const JsonReader& points) {
         continue;
       }
       inclusion.tasks = word_list(value);
-      for (const std::string& task : inclusion.tasks) check_task(value.place(), task, grid.tasks);
+      for (const std::string& task : inclusion.tasks) accepted_index(value.place(), task, grid.tasks);
     }
     grid.include.push_back(std::move(inclusion));
   }
@@ -255,7 +251,7 @@ std::optional<double> number_by_task(const JsonReader& json, const std::vector<s
   if (const auto all = json.if_number(0, high)) return all;
   if (!json.json().is_object()) json.fail("expected a number or an object by task, found " + shown(json.json()));
   for (const auto& [task, own] : json.entries("TASK", about)) {
-    check_task(json.place(), task, tasks);
+    accepted_index(json.place(), task, tasks);
     by_task[task] = own.number(0, high);
   }
   return std::nullopt;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "src/text/words.h"
 #include "sweeps/grid/recipe_overlay.h"
 
@@ -29,8 +29,7 @@ GridProduct::GridProduct(const Grid& grid, const Simulator& simulator) : grid_(g
     const std::string task = axis.kind == AxisKind::task ? split(axis.path, '.')[1] : "*";
     const std::string parameter = axis.kind == AxisKind::task ? axis.path.substr(6 + task.size()) : "";
     const auto has = [&](const std::string& name) { return simulator.task_has(name, parameter); };
-    if (axis.kind == AxisKind::task && task != "*" && !is_one_of(grid.tasks, task))
-      throw unknown_word(axis.place, task, grid.tasks);
+    if (axis.kind == AxisKind::task && task != "*") accepted_index(axis.place, task, grid.tasks);
     if (axis.kind == AxisKind::task && !std::any_of(grid.tasks.begin(), grid.tasks.end(), has))
       throw Error(axis.place + ": none of the grid's tasks has this parameter");
   }
@@ -63,7 +62,7 @@ bool GridProduct::point(size_t index, Point& point) const {
 void GridProduct::check_rule(const std::string& key, const Json& wanted, const std::string& place) const {
   std::vector<std::string> accepted = {"task"};
   for (const Axis& axis : grid_.axes) accepted.push_back(axis.path);
-  if (!is_one_of(accepted, key)) throw unknown_word(place, key, accepted);
+  accepted_index(place, key, accepted);
   const auto found = std::find_if(grid_.axes.begin(), grid_.axes.end(), [&](const Axis& a) { return a.path == key; });
   const std::vector<Json> values =
       found == grid_.axes.end() ? std::vector<Json>(grid_.tasks.begin(), grid_.tasks.end()) : found->values;

@@ -141,8 +141,7 @@ class StudyJudge {
   void object(const Ordered& value, const std::string& path, const std::vector<std::string>& keys) const {
     if (!value.is_object() || (keys.empty() && value.empty())) throw Error(where(path) + ": expected an object");
     for (const auto& [key, unused] : value.items())
-      if (!keys.empty() && std::find(keys.begin(), keys.end(), key) == keys.end())
-        throw unknown_word(where(path), key, keys);
+      if (!keys.empty()) accepted_index(where(path), key, keys);
   }
 
   const Ordered& at(const Ordered& value, const std::string& path, const char* key) const {
@@ -477,8 +476,7 @@ std::string study_page(const StudyResult& result, const std::string& page, const
     }
     if (!line.starts_with(mark) || !line.ends_with(end)) continue;
     const std::string group = line.substr(mark.size(), line.size() - mark.size() - end.size());
-    if (!groups.contains(group))
-      throw unknown_word(place, group, std::vector<std::string>(groups.begin(), groups.end()));
+    accepted_index(place, group, {groups.begin(), groups.end()});
     out += "\n" + study_table(result, group);
     inside = true;
   }

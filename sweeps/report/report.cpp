@@ -60,8 +60,7 @@ void check(const ReportInput& input) {
     check_length(place + " costs", point.costs.size(), input.cost_columns.size());
     check_length(place + " qualities", point.qualities.size(), input.quality_columns.size());
     static const std::vector<std::string> states = {"on", "tied", "off", "undecided", "screening"};
-    if (!point.front.empty() && std::find(states.begin(), states.end(), point.front) == states.end())
-      throw unknown_word("report " + place + " front", point.front, states);
+    if (!point.front.empty()) accepted_index("report " + place + " front", point.front, states);
   }
   for (const ReportRun& run : input.runs)
     check_length("run " + run.config_hash + " qualities", run.qualities.size(), input.quality_columns.size());

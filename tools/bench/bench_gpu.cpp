@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "src/gpu/gpu_backend.h"
-#include "src/text/error.h"
 #include "src/text/member_json.h"
+#include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "tools/bench/benches.h"
 #include "tools/bench/device_rates.h"
 
@@ -43,10 +44,7 @@ void bench_gpu(const GpuBenchOptions& o) {
   const auto wants = [&](const char* name) {
     return o.what.empty() || std::find(o.what.begin(), o.what.end(), name) != o.what.end();
   };
-  for (const std::string& word : o.what) {
-    if (word != "gemm" && word != "quantize")
-      throw unknown_word("bench: with the gpu backend", word, {"gemm", "quantize"});
-  }
+  for (const std::string& word : o.what) accepted_index("bench: with the gpu backend", word, {"gemm", "quantize"});
   gpu::BenchSize size;
   size.cols = 8192;
   size.rows = wants("quantize") ? std::max<int64_t>(o.elements / size.cols, 64) : 0;
@@ -55,9 +53,8 @@ void bench_gpu(const GpuBenchOptions& o) {
   const std::vector<gpu::Measurement> rows = gpu::bench(size);
   o.json ? print_as_json(rows) : print(rows);
   std::string differ;
-  for (const gpu::Measurement& r : rows) {
-    if (!r.is_equal) differ += (differ.empty() ? "" : ", ") + r.what;
-  }
+  for (const gpu::Measurement& r : rows)
+    if (!r.is_equal) add_word(differ, r.what);
   if (!differ.empty()) throw Error("bench: bits differ from the reference, not timed: " + differ, Error::failed);
 }
 

@@ -230,11 +230,7 @@ ordered_json show_in_kind(const Kind& kind, const std::string& name, bool brief)
 
 std::vector<std::string> catalogue_topics() { return names_of(topics()); }
 
-std::vector<CatalogueRow> catalogue_rows(std::string_view name) {
-  for (const Topic& topic : topics())
-    if (name == topic.name) return topic.rows();
-  throw unknown_word("list", name, catalogue_topics());
-}
+std::vector<CatalogueRow> catalogue_rows(std::string_view name) { return named_row("list", name, topics()).rows(); }
 
 std::vector<std::string> catalogue_kinds_of(std::string_view name) {
   std::vector<std::string> found;

@@ -168,8 +168,7 @@ std::vector<std::string> reference_pages() {
 }
 
 std::string reference_page(std::string_view topic) {
-  const auto page = std::find_if(pages().begin(), pages().end(), [&](const Page& row) { return row.path == topic; });
-  if (page == pages().end()) throw unknown_word("help --page", topic, reference_pages());
+  const Page* page = &pages()[accepted_index("help --page", topic, reference_pages())];
   std::string out = fmt::format(
       "# {}\n\nMade by `fp4sim help --page {}` from the rows that read these files; a test keeps it in step. `fp4sim "
       "help FIELD`\nprints one field, `fp4sim help --schema KIND` a JSON Schema for editors.\n",

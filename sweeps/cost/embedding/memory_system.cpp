@@ -1,14 +1,14 @@
 #include "sweeps/cost/embedding/memory_system.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "fp4/rng.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
+#include "src/text/words.h"
 
 namespace fp4::cost {
 
@@ -222,21 +222,14 @@ MemoryProfile default_memory() {
 void set_memory(MemoryProfile& profile, const std::string& assignment) {
   const size_t at = assignment.find('=');
   const std::string name = assignment.substr(0, at), text = at == std::string::npos ? "" : assignment.substr(at + 1);
-  std::vector<std::string> names;
-  for (const MemoryField& f : memory_fields()) {
-    names.push_back(f.name);
-    if (name != f.name) continue;
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < f.least)
-      throw Error("--set " + name + ": '" + text + "' is no number; accepted: from " +
-                  std::to_string(static_cast<int>(f.least)) + " on");
-    if (f.field == &P::devices && (value != std::floor(value) || value > 4096))
-      throw Error("--set devices: accepted: a whole number from 1 to 4096");
-    profile.*f.field = value;
-    return;
-  }
-  throw unknown_word("--set", name, names);
+  const MemoryField& f = named_row("--set", name, memory_fields());
+  const double value = real_from_text(text).value_or(std::nan(""));
+  if (!std::isfinite(value) || value < f.least)
+    throw Error("--set " + name + ": '" + text + "' is no number; accepted: from " +
+                std::to_string(static_cast<int>(f.least)) + " on");
+  if (f.field == &P::devices && (value != std::floor(value) || value > 4096))
+    throw Error("--set devices: accepted: a whole number from 1 to 4096");
+  profile.*f.field = value;
 }
 
 BagTrace zipf_trace(const TraceOptions& o) {
