@@ -24,18 +24,27 @@ using nlohmann::ordered_json;
 
 constexpr const char* class_names[] = {"fitted", "held out", "bound", "shown only"};  // in the order of Class
 
+const ordered_json& published_file() {
+  static const auto data = parse_json<ordered_json>(embedded("cost/published.json"), "cost/published.json");
+  return data;
+}
+
+// What the file lists itself, or the name of one of the program's.
+Json listed(const char* part, const std::string& key) {
+  const auto found = published_file().at(part).find(key);
+  return found == published_file().at(part).end() ? Json(key) : Json::parse(found->dump());
+}
+
+RecipeFacts listed_recipe(const std::string& word) { return facts_of(sim::recipe_from_json(listed("recipes", word))); }
+
 // A published setting: what `step` of a row says, and the defaults of llama3_8b where it is silent.
 struct Setting {
-  Setting(const ordered_json& data, const std::string& chip_word, const ordered_json& step)
+  Setting(const std::string& chip_word, const ordered_json& step)
       : chip(load_hardware(step.value("chip", chip_word))), alone(step.value("alone", false)) {
     const std::string name = step.value("model", "llama3_8b"), word = step.value("recipe", "bf16");
-    const auto listed = [&](const char* part, const std::string& key) {
-      const auto found = data.at(part).find(key);
-      return found == data.at(part).end() ? Json(key) : Json::parse(found->dump());
-    };
     const Json own = listed("models", name);
     model = own.is_string() ? load_model(name) : parse_model(own, name);
-    recipe = word == "bf16" ? unquantised_recipe(word, 16) : facts_of(sim::recipe_from_json(listed("recipes", word)));
+    recipe = word == "bf16" ? unquantised_recipe(word, 16) : listed_recipe(word);
     options.devices = step.value("devices", 1), options.recompute = step.value("recompute", 0.0);
     Parallel& parallel = options.parallel;
     parallel.tensor = step.value("tensor", 1), parallel.pipeline = step.value("pipeline", 1);
@@ -76,7 +85,9 @@ double value_of(const Setting& s, const std::string& unit, const ordered_json& s
   if (unit == "share of time") return seconds / over.second - 1;
   if (unit == "GiB") return memory_footprint(s.recipe, s.model, s.chip, s.options).total() / gib;
   const CostResult result = evaluate(s.recipe, s.model, s.chip, s.options);
-  if (unit == "W") return *result.energy_j / s.options.devices / result.step_time_s;
+  const double watts = result.energy_j.value_or(0) / s.options.devices / result.step_time_s;
+  if (unit == "W") return watts;
+  if (unit == "of energy") return CostWeights().network_w / watts;
   if (unit == "x tokens/J")
     return *evaluate(over.first->recipe, s.model, s.chip, s.options).energy_j / *result.energy_j;
   double of_groups = 0;
@@ -86,11 +97,11 @@ double value_of(const Setting& s, const std::string& unit, const ordered_json& s
 
 // Where the model's doubt about steps is that of the row: of one step, and of ratios, draw by draw; the draws of
 // another chip are its own.
-void evaluate_step(PublishedRow& row, const ordered_json& data, const ordered_json& step, const ordered_json& change) {
-  const Setting setting(data, row.chip, step);
+void evaluate_step(PublishedRow& row, const ordered_json& step, const ordered_json& change) {
+  const Setting setting(row.chip, step);
   ordered_json other_step = step;
   other_step.update(change);
-  const Setting other(data, row.chip, other_step);
+  const Setting other(row.chip, other_step);
   const auto at = [&](const CostOptions& drawn, const CostOptions& other_drawn) {
     return value_of(setting, row.unit, step, setting.seconds(drawn),
                     {&other, change.empty() ? 0 : other.seconds(other_drawn)});
@@ -112,25 +123,12 @@ void evaluate_step(PublishedRow& row, const ordered_json& data, const ordered_js
   row.interval = middle(std::move(values));
 }
 
-Recipe on_all(const QuantSpec& spec) {
-  Recipe recipe;
-  for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) gemm->a.quant = gemm->b.quant = spec;
-  return recipe;
-}
-
-Recipe route(const QuantSpec& spec, int square, bool row_sr) {
-  Recipe recipe = on_all(spec);
-  for (GemmSpec* gemm : {&recipe.fprop, &recipe.dgrad}) gemm->b.quant.block = {BlockKind::square, square};
-  if (row_sr) recipe.dgrad.a.quant.rounding = Rounding::stochastic;
-  return recipe;
-}
-
 // The model's value of a row, by its id.
 using PublishedValues = std::map<std::string, double>;
 
 // One operand, one copy: the kernel that rotates and quantises.
 void mi355x(PublishedValues& values) {
-  const OperandFacts operand = facts_of(route(mxfp4_spec, 32, false).wgrad.a);
+  const OperandFacts operand = facts_of({.quant = mxfp4_spec});
   const Hardware mi355x = load_hardware("mi355x");
   const CostWeights weights;
   const Chip chip(mi355x, weights);
@@ -152,11 +150,8 @@ void rotation_on_older_chips(PublishedValues& values) {
   layer.linears = apart;
   CostOptions options;
   options.devices = 32, options.hadamard = HadamardKernel::unfused;
-  Recipe rotated = route(mxfp4_spec, 32, false);
-  for (GemmSpec* gemm : {&rotated.fprop, &rotated.dgrad}) gemm->b.quant.block = {};
-  rotated.dgrad.hadamard = rotated.wgrad.hadamard = {64, HadamardSigns::per_step, HadamardNormalise::sqrt};
   CostResult result;
-  result.terms = step_terms(facts_of(rotated), layer, a100, options);
+  result.terms = step_terms(listed_recipe("mxfp4_rht64"), layer, a100, options);
   const double rotation_us = group_seconds(result, "hadamard") / static_cast<double>(layer.tokens_per_step) * 1e6;
   values["a100_rht64"] = rotation_us / 7.47;  // us/token of the layer without it
   const double forward_us =
@@ -177,33 +172,29 @@ void bounds(PublishedValues& values) {
   Hardware chip = load_hardware("gb200");
   CostOptions options;
   options.devices = 32;
-  Recipe sr = route(mxfp4_spec, 32, true);
-  sr.wgrad.a.quant.rounding = Rounding::stochastic;
+  const RecipeFacts sr = listed_recipe("mxfp4_sr");
   const auto seconds_of = [&](const RecipeFacts& recipe, const char* group) {
     CostResult result;
     result.terms = step_terms(recipe, llama, chip, options);
     return group_seconds(result, group);
   };
   const double bf16 = seconds_of(unquantised_recipe("bf16", 16), "matmul") * 2 / 3,
-               fp4 = seconds_of(facts_of(sr), "matmul") * 2 / 3;
-  const double software = seconds_of(facts_of(route(mxfp4_spec, 32, true)), "stochastic rounding");
+               fp4 = seconds_of(sr, "matmul") * 2 / 3;
+  const double software = seconds_of(listed_recipe("mxfp4_route"), "stochastic rounding");
   values["sr_of_bf16_software"] = software / bf16;
   values["sr_of_fp4_software"] = software / fp4;
   chip.hardware_random = true;
-  const double hardware = seconds_of(facts_of(sr), "stochastic rounding");
+  const double hardware = seconds_of(sr, "stochastic rounding");
   values["sr_of_bf16"] = hardware / bf16;
   values["sr_of_fp4"] = hardware / fp4;
   options.one_pass = false;
-  Recipe four_over_six = route(nvfp4_spec, 16, false);
-  for (OperandSpec* operand : {&four_over_six.fprop.a, &four_over_six.fprop.b})
-    operand->quant.scale_rule = ScaleRule::four_over_six;
   CostResult result;
-  result.terms = step_terms(facts_of(four_over_six), llama, chip, options);
+  result.terms = step_terms(listed_recipe("nvfp4_four_over_six"), llama, chip, options);
   values["four_over_six"] =
       group_seconds(result, "scale rule") / (group_seconds(result, "quantise") + group_seconds(result, "tensor scale"));
 }
 
-// Whole systems: Stash's stalls on AWS instances, the network's share of energy, performance per watt.
+// Whole systems: Stash's stalls on AWS instances.
 const std::vector<std::string> networks = {"resnet18", "resnet50", "vgg11", "vgg16"};
 
 void stash(PublishedValues& values) {
@@ -217,17 +208,6 @@ void stash(PublishedValues& values) {
   }
   values["stash_interconnect"] = stall;
   values["stash_network"] = slower;
-}
-
-// The network's part of the energy of the runs of rows power_*.
-void network_energy(PublishedValues& values) {
-  for (const int devices : {64, 512}) {
-    CostOptions options = {.devices = devices, .formulas = false};
-    const CostResult result =
-        evaluate(facts_of(on_all(find_preset("mxfp8")->spec)), load_model("llama3_8b"), load_hardware("h100"), options);
-    values["network_energy_" + std::to_string(devices)] =
-        CostWeights().network_w / (*result.energy_j / devices / result.step_time_s);
-  }
 }
 
 // Latency of a batch of bags of fp32 rows, over that of sums in the switch, for short and for long bags.
@@ -277,8 +257,8 @@ CloudStep cloud_step(const std::string& chip, const std::string& model, int devi
 
 std::vector<PublishedRow> published_comparison() {
   PublishedValues values = {{"power_network", CostWeights().network_w}};
-  for (const auto add : {mi355x, rotation_on_older_chips, bounds, stash, network_energy, embedding_bags}) add(values);
-  const auto data = parse_json<ordered_json>(embedded("cost/published.json"), "cost/published.json");
+  for (const auto add : {mi355x, rotation_on_older_chips, bounds, stash, embedding_bags}) add(values);
+  const ordered_json& data = published_file();
   std::vector<PublishedRow> rows;
   for (const auto& [id, row] : data.at("rows").items()) {
     const auto kind = std::find(std::begin(class_names), std::end(class_names), row.at("class").get<std::string>());
@@ -286,7 +266,7 @@ std::vector<PublishedRow> published_comparison() {
                     static_cast<Class>(kind - class_names), std::nullopt,
                     data.at("sources").at(row.at("source").get<std::string>()), row.value("note", "")});
     if (row.contains("step"))
-      evaluate_step(rows.back(), data, row.at("step"), row.value("over", ordered_json::object()));
+      evaluate_step(rows.back(), row.at("step"), row.value("over", ordered_json::object()));
     else
       rows.back().model = values.at(id);
     // What the source leaves to hardware, done in software.
