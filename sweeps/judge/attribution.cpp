@@ -258,17 +258,6 @@ void count_diverged(Effect& effect) {
     effect.comparison.verdict = Verdict::undecided;
 }
 
-void judge_all(std::vector<Effect>& effects) {
-  std::vector<Comparison> family;
-  for (Effect& effect : effects) family.push_back(std::move(effect.comparison));
-  judge(family);
-  for (size_t i = 0; i < effects.size(); ++i) {
-    effects[i].comparison = std::move(family[i]);
-    effects[i].family = family.size();
-    if (effects[i].weighted) count_diverged(effects[i]);
-  }
-}
-
 // SD of bf16 - fp32 over the screening seeds, by task: root mean square over its contexts.
 std::map<std::string, double> noise_floors(const Results& results, Metric metric) {
   std::map<std::string, std::vector<double>> variances;
@@ -315,6 +304,10 @@ std::vector<Effect> attribute(const Results& results, Metric metric, const std::
     }
   }
   judge_all(effects);
+  for (Effect& effect : effects) {
+    effect.family = effects.size();
+    if (effect.weighted) count_diverged(effect);
+  }
   return effects;
 }
 

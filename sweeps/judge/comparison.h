@@ -39,4 +39,13 @@ struct Comparison {
 // steps would decide a little more, but the intervals that fit them do not hold together.
 void judge(std::vector<Comparison>& family, double alpha = 0.05);
 
+// The same for what has a comparison among its members.
+template <class Effect>
+void judge_all(std::vector<Effect>& effects) {
+  std::vector<Comparison> family;
+  for (Effect& effect : effects) family.push_back(std::move(effect.comparison));
+  judge(family);
+  for (size_t i = 0; i < effects.size(); ++i) effects[i].comparison = std::move(family[i]);
+}
+
 }  // namespace fp4::sweeps

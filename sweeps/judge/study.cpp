@@ -116,7 +116,7 @@ class StudyJudge {
         }
       }
     }
-    judge_family(result.effects);
+    judge_all(result.effects);
     for (StudyEffect& effect : result.effects) judge_rates(effect);
     return result;
   }
@@ -319,13 +319,6 @@ class StudyJudge {
       return list;
     };
     return {losses(mine), losses(theirs)};
-  }
-
-  static void judge_family(std::vector<StudyEffect>& effects) {
-    std::vector<Comparison> family;
-    for (StudyEffect& effect : effects) family.push_back(std::move(effect.comparison));
-    sweeps::judge(family);
-    for (size_t i = 0; i < effects.size(); ++i) effects[i].comparison = std::move(family[i]);
   }
 
   // Words of an interval that leaves out 0; those of divergence alone hold at any rate.
