@@ -12,6 +12,7 @@
 #include <set>
 
 #include "src/text/csv.h"
+#include "src/text/embedded.h"
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
 #include "src/text/words.h"
@@ -23,11 +24,6 @@ namespace {
 using Ordered = nlohmann::ordered_json;
 
 constexpr double share_that_matters = 0.02;  // as in races
-
-// What a rung of factor 2 beside the best may cost where tuning confuses the two (results/sensitivity, and a setting
-// tuned twice in results/scale_formats_held_back).
-constexpr std::pair<std::string_view, double> rung_costs[] = {
-    {"classifier", 0.015}, {"diffusion", 0.0025}, {"regression", 0.010}, {"lm", 0.04}};
 
 }  // namespace
 
@@ -291,7 +287,8 @@ class StudyJudge {
   }
 
   std::map<std::string, double> costs_of_rungs() const {
-    std::map<std::string, double> costs(std::begin(rung_costs), std::end(rung_costs));
+    constexpr const char* file = "judge/rung_costs.json";
+    auto costs = parse_json(embedded(file), file).at("losses").get<std::map<std::string, double>>();
     if (!study_.contains("rung_cost")) return costs;
     object(study_.at("rung_cost"), "rung_cost", tasks_);
     for (const auto& [task, cost] : study_.at("rung_cost").items()) {

@@ -13,8 +13,8 @@
 //
 // Two settings at unequal rates, one of them judged at a single rung, differ by their rates, too: up to half of the
 // families of equal recipes then get a false word (results/racing). Such a comparison is undecided unless its interval
-// ends farther from 0 than `rung_cost`, what a rung of factor 2 beside the best may cost: .015 on the classifier, .0025
-// on diffusion, .010 on regression, .04 on lm, of the tasks' default trainings; unknown, so undecided, on others.
+// ends farther from 0 than `rung_cost`, what a rung of factor 2 beside the best may cost: rung_costs.json knows it of
+// the tasks' default trainings; unknown, so undecided, on others.
 //
 // A study may also list orders that others published, "orders": {NAME: {"source": "..", "what": "..", "noise": "..",
 // "base": SETTINGS, "rows": {NAME: [SETTINGS, NUMBER], ..}}}, a smaller NUMBER being better; `noise` says how far the
