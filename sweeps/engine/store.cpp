@@ -12,7 +12,6 @@
 namespace fp4::sweeps {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 bool Identity::agrees_with(const Identity& other) const {
   return signature == other.signature &&

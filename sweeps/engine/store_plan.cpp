@@ -10,8 +10,6 @@
 
 namespace fp4::sweeps {
 
-using Json = nlohmann::json;
-
 std::string Store::meta(const std::string& key) const {
   const Database& database = *handle_->database;
   Statement row(*handle_->database, "SELECT value, row_hash=fp4_row_hash(key, value) FROM meta WHERE key = ?");

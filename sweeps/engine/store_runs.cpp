@@ -9,8 +9,6 @@
 
 namespace fp4::sweeps {
 
-using Json = nlohmann::json;
-
 namespace {
 
 // Curves as columns: a third of the bytes of a list of objects.

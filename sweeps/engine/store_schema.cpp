@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <nlohmann/json.hpp>
 
 #include "src/files/sha256.h"
 #include "src/text/error.h"
@@ -89,7 +88,7 @@ void set_row_hashes(Database& database) {
 
 // The store's own signature by task: what the number of schema 1 stood for, or that number for every task it has.
 std::string train_signatures_of(Database& database, const std::string& all_tasks) {
-  nlohmann::json by_task = nlohmann::json::object();
+  Json by_task = Json::object();
   Statement tasks(database, "SELECT DISTINCT task FROM configs");
   while (tasks.step()) by_task[std::string(tasks.text(0))] = all_tasks;
   for (const EarlierSignature& earlier : earlier_signatures) {

@@ -17,6 +17,8 @@
 
 namespace fp4::sweeps {
 
+using Json = nlohmann::json;
+
 // All columns of `runs` but id and row_hash, in the order of the table.
 inline constexpr const char* run_columns =
     "hash, seed, task, signature, train_signature, role, status, message, loss, loss_hp, digest, seconds, backend, "
@@ -62,6 +64,6 @@ std::string joined_parts(const std::string& a, const std::string& b);
 void check_depth(const Database& database, std::string_view text, const char* column);
 
 // JSON of a column, nested at most so deep; throws Error that names the file, the column and the parser's reason.
-nlohmann::json stored_json(const Database& database, std::string_view text, const char* column);
+Json stored_json(const Database& database, std::string_view text, const char* column);
 
 }  // namespace fp4::sweeps

@@ -22,8 +22,6 @@ namespace fp4::tools {
 
 namespace {
 
-using Json = nlohmann::json;
-
 // Paths of `value` that differ from `base`, down to the leaves.
 void differences(const Json& value, const Json& base, const std::string& path, std::map<std::string, Json>& out) {
   for (const auto& [key, v] : value.items()) {
