@@ -12,6 +12,7 @@
 #include "src/gpu/gpu_backend.h"
 #include "src/gpu/pipeline.h"
 #include "src/text/error.h"
+#include "sweeps/judge/statistics.h"
 
 namespace fp4::gpu {
 namespace {
@@ -28,8 +29,7 @@ double median_seconds(Device& device, int repeats, const std::function<void()>& 
     device.synchronise();
     times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return sweeps::quantile(times, 0.5);
 }
 
 bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {

@@ -15,6 +15,7 @@
 #include "src/text/error.h"
 #include "src/text/input_file.h"
 #include "src/text/named_rows.h"
+#include "sweeps/judge/statistics.h"
 #include "tasks/run.h"
 #include "tools/cli/command.h"
 #include "tools/cli/options.h"
@@ -52,10 +53,7 @@ class StepTimes {
   /// which evaluates.
   double step_seconds(double share) const {
     std::vector<double> s(steps_.begin(), steps_.end() - (steps_.empty() ? 0 : 1));
-    if (s.empty()) return 0;
-    const auto middle = s.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(s.size()) * share);
-    std::nth_element(s.begin(), middle, s.end());
-    return *middle;
+    return s.empty() ? 0 : sweeps::quantile(std::move(s), share);
   }
 
  private:
