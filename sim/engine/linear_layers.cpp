@@ -122,7 +122,7 @@ void LinearEngine::finish() {
   }
 }
 
-void LinearEngine::use(const Backend* resident) {
+void LinearEngine::use(const gpu::ResidentBackend* resident) {
   resident_ = resident;
   for (Layer& l : layers_) {  // memory of the backend before
     l.scratch.resident = l.scratch_b.resident = nullptr;

@@ -7,7 +7,6 @@
 #include "fp4/presets.h"
 #include "sim/engine/estimator_gradient.h"
 #include "sim/tape/ops.h"
-#include "src/gpu/gpu_backend.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -147,7 +146,7 @@ void LinearEngine::whole_product(const ProductCall& p) {
   call.ready_b = ready(1, p.ready_b, call.b, p.layer.scratch_b);
   if (resident_ == nullptr)
     backend_.multiply(call);
-  else if (!gpu::multiply(*resident_, call, p.bias))
+  else if (!resident_->multiply_with_bias(call, p.bias))
     throw Error("gpu: " + p.layer.name + ": a product that the device does not know; --backend auto does",
                 Error::failed);
 }

@@ -21,6 +21,7 @@
 #include "sim/rules/split.h"
 #include "sim/tape/autograd.h"
 #include "src/backends/backends.h"
+#include "src/gpu/gpu_backend.h"
 
 namespace fp4::sim {
 
@@ -74,7 +75,7 @@ class LinearEngine {
   const Dispatcher& backend() const { return backend_; }
   /// After finish(): from here on operands and results lie where the tape's floats do, and this backend alone quantises
   /// and multiplies them (sim/train/device_training.h); null: on the host again.
-  void use(const Backend* resident);
+  void use(const gpu::ResidentBackend* resident);
   /// Wgrad of a layer whose backward meets X nowhere but in its operand b, codes of at most 8 bits, the same in any
   /// step; null of others. After finish().
   const GemmSpec* keeps_for_wgrad(int layer) const;
@@ -240,7 +241,7 @@ class LinearEngine {
   std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases
   Recipe skipped_;                          // every product bf16: layers that the policy leaves out
   const Dispatcher& backend_;
-  const Backend* resident_ = nullptr;
+  const gpu::ResidentBackend* resident_ = nullptr;
   std::vector<Layer> layers_;
 };
 

@@ -20,12 +20,12 @@ class DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
 
   /// Quantises and multiplies in the device's memory.
-  const Backend& backend() const { return *resident_; }
+  const gpu::ResidentBackend& backend() const { return *resident_; }
   gpu::Pool& pool() { return pool_; }
 
  private:
   gpu::Pool pool_;
-  std::unique_ptr<Backend> resident_;
+  std::unique_ptr<gpu::ResidentBackend> resident_;
   gpu::Pool* before_;
 };
 

@@ -37,7 +37,7 @@ UploadedMatrix upload_matrix(Pool& pool, const MatrixView& x) {
   return u;
 }
 
-class GpuBackend final : public Backend {
+class GpuBackend final : public ResidentBackend {
  public:
   explicit GpuBackend(Device* device) { use(device); }
   GpuBackend() : is_found_(false) {}
@@ -96,8 +96,8 @@ class GpuBackend final : public Backend {
   }
 
   // The quantised operands never leave the device.
-  bool multiply(const MultiplyCall& call) const override { return multiply(call, nullptr); }
-  bool multiply(const MultiplyCall& call, const float* bias) const {
+  bool multiply(const MultiplyCall& call) const override { return multiply_with_bias(call, nullptr); }
+  bool multiply_with_bias(const MultiplyCall& call, const float* bias) const override {
     if (!supports_gemm(call.a.spec, call.b.spec, call.options) || !is_known(call.a.hadamard) ||
         !is_known(call.b.hadamard)) {
       return false;
@@ -184,10 +184,7 @@ class GpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_backend(Device* device) { return std::make_unique<GpuBackend>(device); }
-std::unique_ptr<Backend> make_resident_backend(Pool& pool) { return std::make_unique<GpuBackend>(pool); }
-bool multiply(const Backend& resident, const MultiplyCall& call, const float* bias) {
-  return static_cast<const GpuBackend&>(resident).multiply(call, bias);
-}
+std::unique_ptr<ResidentBackend> make_resident_backend(Pool& pool) { return std::make_unique<GpuBackend>(pool); }
 void fetch(Quantized& q) {
   if (const std::shared_ptr<const Resident> there = std::move(q.resident)) download(*there, q);
 }

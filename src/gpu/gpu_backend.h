@@ -10,13 +10,17 @@
 
 namespace fp4::gpu {
 
+class ResidentBackend : public Backend {
+ public:
+  // multiply(), which adds `bias` [columns of C] to each row; null: none. No backend for host data can be asked for it.
+  virtual bool multiply_with_bias(const MultiplyCall& call, const float* bias) const = 0;
+};
+
 // A backend over a device, which must outlive it; nullptr gives one that is not available().
 std::unique_ptr<Backend> make_backend(Device* device);
 // The same where every matrix of floats that a call names, operand or result, lies in the memory of the pool's device:
 // codes stay there, too, while the pool lives (Quantized::resident). For one thread.
-std::unique_ptr<Backend> make_resident_backend(Pool& pool);
-// multiply() of such a one, which adds `bias` [columns of C] to each row; null: none.
-bool multiply(const Backend& resident, const MultiplyCall& call, const float* bias);
+std::unique_ptr<ResidentBackend> make_resident_backend(Pool& pool);
 // Brings the arrays of an operand to the host, where they lie on the device.
 void fetch(Quantized& q);
 
