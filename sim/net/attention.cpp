@@ -74,8 +74,7 @@ Var causal_softmax(Tape& tape, Var s, float factor, RowTerm term) {
   const size_t bytes = sizeof(float) * static_cast<size_t>(s->value.size());
   std::memcpy(p->value.data, s->value.data, bytes);
   tape.k.causal_softmax(p->value.data, factor, n);
-  tape.record(p, [=](Tape& t) {
-    float* ds = t.new_gradient(s);
+  tape.record(p, {s}, [=](Tape& t, float* ds) {
     std::memcpy(ds, p->grad, bytes);
     if (term.word == SoftmaxDelta::of_scores) {
       t.k.causal_softmax_backward(ds, p->value.data, factor, n);
@@ -86,7 +85,6 @@ Var causal_softmax(Tape& tape, Var s, float factor, RowTerm term) {
           d = factor * (p->value.row(i)[j] * (d - term.sums[i]));
         }
     }
-    t.add_gradient(s, ds);
   });
   return p;
 }
@@ -111,8 +109,7 @@ Tile causal_exponentials(Tape& tape, Var s, float factor, RowTerm term) {
     std::fill(out + i + 1, out + n, 0.0f);
     tile.sums[i] = sum;
   }
-  tape.record(tile.e, [=](Tape& t) {
-    float* ds = t.new_gradient(s);
+  tape.record(tile.e, {s}, [=](Tape&, float* ds) {
     for (int i = 0; i < n; ++i) {
       const float* const d = tile.e->grad + int64_t{i} * n;
       const float of_row = term.word == SoftmaxDelta::of_output   ? tile.sum_gradient[i]
@@ -120,7 +117,6 @@ Tile causal_exponentials(Tape& tape, Var s, float factor, RowTerm term) {
                                                                   : -term.sums[i] / tile.sums[i];
       for (int j = 0; j < n; ++j) ds[int64_t{i} * n + j] = factor * (tile.e->value.row(i)[j] * (d[j] + of_row));
     }
-    t.add_gradient(s, ds);
   });
   return tile;
 }
@@ -131,8 +127,7 @@ Var divided(Tape& tape, Var product, const Tile& tile) {
   Var y = tape.variable(rows, cols, true);
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < cols; ++c) y->value.row(r)[c] = product->value.row(r)[c] / tile.sums[r];
-  tape.record(y, [=](Tape& t) {
-    float* d = t.new_gradient(product);
+  tape.record(y, {product}, [=](Tape&, float* d) {
     for (int r = 0; r < rows; ++r) {
       float sum = 0;
       for (int c = 0; c < cols; ++c) {
@@ -142,7 +137,6 @@ Var divided(Tape& tape, Var product, const Tile& tile) {
       }
       tile.sum_gradient[r] = -sum / tile.sums[r];
     }
-    t.add_gradient(product, d);
   });
   return y;
 }
@@ -198,17 +192,13 @@ Var Attention::operator()(Tape& tape, Var q, Var k, Var v) const {
     engine_->store_in_cache(tape, pv_, heads[i].v_transposed->value, rules.values == CacheAxis::token, i);
   }
   // Runs after the products of all heads.
-  tape.record(heads[0].q, [=](Tape& t) {
-    float *dq = t.new_gradient(q), *dk = t.new_gradient(k), *dv = t.new_gradient(v);
+  tape.record(heads[0].q, {q, k, v}, [=](Tape&, float* dq, float* dk, float* dv) {
     for (int i = 0; i < count; ++i) {
       if (centers) take_means_out(heads[i].k->grad, context, width);
       put(place(i), heads[i].q->grad, dq);
       put(place(i), heads[i].k->grad, dk);
       put_transposed(place(i), heads[i].v_transposed->grad, dv);
     }
-    t.add_gradient(q, dq);
-    t.add_gradient(k, dk);
-    t.add_gradient(v, dv);
   });
   Var y = tape.variable(rows, cols, true);
   const bool before_sum = rules.tile == SoftmaxTile::before_sum && engine_->is_quantised(pv_) && tape.pass.quantise;

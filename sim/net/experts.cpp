@@ -81,13 +81,11 @@ void share_out(Tape& tape, Var x, const Routing& r) {
   }
   const Share* fullest = std::max_element(r.shares, r.shares + r.experts,
                                           [](const Share& a, const Share& b) { return a.count < b.count; });
-  tape.record(fullest->in, [=](Tape& t) {
-    float* dx = t.new_gradient(x);
+  tape.record(fullest->in, {x}, [=](Tape& t, float* dx) {
     std::memset(dx, 0, sizeof(float) * static_cast<size_t>(x->value.size()));
     for (int i = 0; i < r.experts; ++i)
       for (int k = 0; k < r.shares[i].count; ++k)
         t.k.add(dx + int64_t{r.shares[i].tokens[k]} * r.width, r.shares[i].in->grad + int64_t{k} * r.width, r.width);
-    t.add_gradient(x, dx);
   });
 }
 

@@ -88,13 +88,11 @@ Var embedding_bags(Tape& tape, const Dispatcher& backend, BagOrder order, const 
   } else {
     embedding_bag(order, table->value.data, cols, bags, y->value.data);
   }
-  tape.record(y, [=](Tape& t) {
-    float* g = t.new_gradient(table);
+  tape.record(y, {table}, [=](Tape& t, float* g) {
     std::memset(g, 0, sizeof(float) * static_cast<size_t>(table->value.size()));
     for (int64_t b = 0; b < bags.count; ++b)
       for (int32_t i = bags.first[b]; i < bags.first[b + 1]; ++i)
         t.k.add(g + int64_t{bags.ids[i]} * cols, y->grad + b * cols, cols);
-    t.add_gradient(table, g);
   });
   return y;
 }

@@ -3,9 +3,11 @@
 // is written by its first user and added to by the others, in tape order, so the order of every sum is fixed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -100,6 +102,17 @@ class Tape {
     Step* stored = new (arena.take<Step>(1)) Step(std::move(step));
     *entry = {[](void* s, Tape& tape) { (*static_cast<Step*>(s))(tape); }, stored, result, last_};
     last_ = entry;
+  }
+
+  /// The same where every input has a gradient: `write(tape, g..)` writes a contribution to each.
+  template <size_t count, class Write>
+  void record(Var result, const Var (&inputs)[count], Write write) {
+    record(result, [write, of = std::to_array(inputs)](Tape& tape) {
+      std::array<float*, count> g;
+      for (size_t i = 0; i < count; ++i) g[i] = tape.new_gradient(of[i]);
+      std::apply([&](auto... each) { write(tape, each...); }, g);
+      for (size_t i = 0; i < count; ++i) tape.add_gradient(of[i], g[i]);
+    });
   }
 
   /// Where an operation writes its contribution to x's gradient: the gradient itself the first time, a

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <tuple>
 
 #include "fp4/elementary.h"
 #include "src/threads/parallel.h"
@@ -34,11 +33,7 @@ Var add(Tape& tape, Var x, Var y) {
 Var relu(Tape& tape, Var x) {
   Var y = tape.variable(x->value.rows, x->value.cols, x->needs_grad);
   tape.k.relu(y->value.data, x->value.data, x->value.size());
-  tape.record(y, [=](Tape& t) {
-    float* g = t.new_gradient(x);
-    t.k.relu_backward(g, y->grad, y->value.data, x->value.size());
-    t.add_gradient(x, g);
-  });
+  tape.record(y, {x}, [=](Tape& t, float* g) { t.k.relu_backward(g, y->grad, y->value.data, x->value.size()); });
   return y;
 }
 
@@ -47,11 +42,7 @@ Var silu(Tape& tape, Var x) {
   Var y = tape.variable(x->value.rows, x->value.cols, x->needs_grad);
   float* s = tape.floats.take<float>(n);
   tape.k.silu(y->value.data, s, x->value.data, n);
-  tape.record(y, [=](Tape& t) {
-    float* g = t.new_gradient(x);
-    t.k.silu_backward(g, y->grad, y->value.data, s, n);
-    t.add_gradient(x, g);
-  });
+  tape.record(y, {x}, [=](Tape& t, float* g) { t.k.silu_backward(g, y->grad, y->value.data, s, n); });
   return y;
 }
 
@@ -60,12 +51,8 @@ Var swiglu(Tape& tape, Var gate, Var up) {
   Var y = tape.variable(gate->value.rows, gate->value.cols, true);
   float* s = tape.floats.take<float>(n);
   tape.k.swiglu(y->value.data, s, gate->value.data, up->value.data, n);
-  tape.record(y, [=](Tape& t) {
-    float* dgate = t.new_gradient(gate);
-    float* dup = t.new_gradient(up);
+  tape.record(y, {gate, up}, [=](Tape& t, float* dgate, float* dup) {
     t.k.swiglu_backward(dgate, dup, y->grad, gate->value.data, up->value.data, s, n);
-    t.add_gradient(gate, dgate);
-    t.add_gradient(up, dup);
   });
   return y;
 }
@@ -75,12 +62,8 @@ Var rms_norm(Tape& tape, Var x, Var gain) {
   Var y = tape.variable(rows, cols, true);
   float* r = tape.floats.take<float>(rows);
   tape.k.rmsnorm(y->value.data, r, x->value.data, gain->value.data, 1e-5f, rows, cols);
-  tape.record(y, [=](Tape& t) {
-    float* dx = t.new_gradient(x);
-    float* dgain = t.new_gradient(gain);
+  tape.record(y, {x, gain}, [=](Tape& t, float* dx, float* dgain) {
     t.k.rmsnorm_backward(dx, dgain, y->grad, x->value.data, r, gain->value.data, rows, cols);
-    t.add_gradient(x, dx);
-    t.add_gradient(gain, dgain);
   });
   return y;
 }
@@ -93,11 +76,7 @@ Var transposed(Tape& tape, Var x) {
   };
   Var y = tape.variable(cols, rows, x->needs_grad);
   flip(x->value.data, y->value.data, rows, cols);
-  tape.record(y, [=](Tape& t) {
-    float* g = t.new_gradient(x);
-    flip(y->grad, g, cols, rows);
-    t.add_gradient(x, g);
-  });
+  tape.record(y, {x}, [=](Tape&, float* g) { flip(y->grad, g, cols, rows); });
   return y;
 }
 
@@ -121,11 +100,9 @@ Var embedding_on_device(Tape& tape, const int32_t* tokens, int n, Var table) {
   const int rows = table->value.rows, cols = table->value.cols;
   Var y = tape.variable(n, cols, true);
   tape.k.device->gather_rows(y->value.data, table->value.data, tape.placed(tokens, n), n, cols);
-  tape.record(y, [=](Tape& t) {
-    float* g = t.new_gradient(table);
+  tape.record(y, {table}, [=](Tape& t, float* g) {
     const Occurrences of = occurrences(t.arena, tokens, n, rows);
     t.k.device->scatter_rows(g, y->grad, t.placed(of.first, rows + 1), t.placed(of.places, n), rows, cols);
-    t.add_gradient(table, g);
   });
   return y;
 }
@@ -138,12 +115,10 @@ Var embedding(Tape& tape, const int32_t* tokens, int n, Var table) {
   const size_t bytes = sizeof(float) * static_cast<size_t>(cols);
   Var y = tape.variable(n, cols, true);
   for (int i = 0; i < n; ++i) std::memcpy(y->value.row(i), table->value.row(tokens[i]), bytes);
-  tape.record(y, [=](Tape& t) {
-    float* g = t.new_gradient(table);
+  tape.record(y, {table}, [=](Tape& t, float* g) {
     std::memset(g, 0, sizeof(float) * static_cast<size_t>(table->value.size()));
     // Ascending tokens: the order in which occurrences of one row are added.
     for (int i = 0; i < n; ++i) t.k.add(g + int64_t{tokens[i]} * cols, y->grad + int64_t{i} * cols, cols);
-    t.add_gradient(table, g);
   });
   return y;
 }
@@ -167,11 +142,8 @@ Var rope(Tape& tape, Var x, int heads, const RopeTable& table) {
   const float* sine = tape.placed_once(table.sine.data, table.sine.size());
   Var y = tape.variable(rows, x->value.cols, x->needs_grad);
   tape.k.rope(y->value.data, x->value.data, cosine, sine, 1.0f, rows, heads, width, context);
-  tape.record(y, [=](Tape& t) {
-    float* g = t.new_gradient(x);
-    t.k.rope(g, y->grad, cosine, sine, -1.0f, rows, heads, width, context);
-    t.add_gradient(x, g);
-  });
+  tape.record(y, {x},
+              [=](Tape& t, float* g) { t.k.rope(g, y->grad, cosine, sine, -1.0f, rows, heads, width, context); });
   return y;
 }
 
@@ -189,8 +161,7 @@ static Var attention_on_device(Tape& tape, Var q, Var k, Var v, int heads, int c
   device.products({p, scores, q->value.data, head, k->value.data, turned, context, context, width, tiles, heads});
   device.causal_softmaxes(p, factor, context, tiles);
   device.products({y->value.data, head, p, scores, v->value.data, head, context, width, context, tiles, heads});
-  tape.record(y, [=](Tape& t) {
-    float *dq = t.new_gradient(q), *dk = t.new_gradient(k), *dv = t.new_gradient(v);
+  tape.record(y, {q, k, v}, [=](Tape& t, float* dq, float* dk, float* dv) {
     float* ds = t.floats.take<float>(tiles * square);
     const DeviceKernels& own = *t.k.device;
     own.products({dv, head, p, flipped, y->grad, head, context, width, context, tiles, heads});
@@ -198,9 +169,6 @@ static Var attention_on_device(Tape& tape, Var q, Var k, Var v, int heads, int c
     own.causal_softmaxes_backward(ds, p, factor, context, tiles);
     own.products({dq, head, ds, scores, k->value.data, head, context, width, context, tiles, heads});
     own.products({dk, head, ds, flipped, q->value.data, head, context, width, context, tiles, heads});
-    t.add_gradient(q, dq);
-    t.add_gradient(k, dk);
-    t.add_gradient(v, dv);
   });
   return y;
 }
@@ -229,8 +197,7 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
     tape.k.pack(packed, v->value.data + at, cols, 1, context, width);  // Y = P V
     tape.k.gemm(y->value.data + at, cols, s, context, 1, packed, context, width, context);
   }
-  tape.record(y, [=](Tape& t) {
-    float *dq = t.new_gradient(q), *dk = t.new_gradient(k), *dv = t.new_gradient(v);
+  tape.record(y, {q, k, v}, [=](Tape& t, float* dq, float* dk, float* dv) {
     float* ds = t.arena.take<float>(square);
     for (int i = 0; i < tiles; ++i) {
       const int64_t at = corner(i);
@@ -245,9 +212,6 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
       t.k.pack(packed, q->value.data + at, cols, 1, context, width);  // dK = dS^T Q
       t.k.gemm(dk + at, cols, ds, 1, context, packed, context, width, context);
     }
-    t.add_gradient(q, dq);
-    t.add_gradient(k, dk);
-    t.add_gradient(v, dv);
   });
   return y;
 }
@@ -289,14 +253,12 @@ static Var followed_cross_entropy(Tape& tape, Var logits, const int32_t* labels,
     for (int c = 0; c < cols; ++c) t[c] = teacher.share * t[c] + (c == labels[r] ? 1.0f - teacher.share : 0.0f);
   }
   Var loss = weighted_mean(tape, row_loss, weights, rows, logits->needs_grad);
-  tape.record(loss, [=](Tape& t) {
-    float* g = t.new_gradient(logits);
+  tape.record(loss, {logits}, [=](Tape&, float* g) {
     const float factor = loss->grad[0] / static_cast<float>(rows);
     for (int r = 0; r < rows; ++r) {
       const float of_row = weights ? factor * weights[r] : factor;
       for (int64_t i = int64_t{r} * cols; i < int64_t{r + 1} * cols; ++i) g[i] = (p[i] - target[i]) * of_row;
     }
-    t.add_gradient(logits, g);
   });
   return loss;
 }
@@ -323,11 +285,9 @@ Var cross_entropy(Tape& tape, Var logits, const int32_t* labels, const float* we
   float* row_loss = tape.floats.take<float>(rows);
   tape.k.softmax_loss(p, row_loss, logits->value.data, labels, rows, cols);
   Var loss = weighted_mean(tape, row_loss, weights, rows, logits->needs_grad);
-  tape.record(loss, [=](Tape& t) {
-    float* g = t.new_gradient(logits);
+  tape.record(loss, {logits}, [=](Tape& t, float* g) {
     const float factor = loss->grad[0] / static_cast<float>(rows);
     t.k.softmax_loss_backward(g, p, labels, weights, factor, rows, cols);
-    t.add_gradient(logits, g);
   });
   return loss;
 }
@@ -362,12 +322,10 @@ Var mean_squared_error(Tape& tape, Var y, Tensor target, const float* weights, c
   const float* wanted = roots == nullptr ? target.data : scaled_columns(tape, target, roots);
   tape.k.square_loss(row_loss, own, wanted, rows, cols);
   Var loss = weighted_mean(tape, row_loss, weights, rows, y->needs_grad);
-  tape.record(loss, [=](Tape& t) {
-    float* g = t.new_gradient(y);
+  tape.record(loss, {y}, [=](Tape& t, float* g) {
     const float factor = loss->grad[0] / static_cast<float>(rows);
     t.k.square_loss_backward(g, own, wanted, weights, factor, rows, cols);
     if (roots != nullptr) scale_columns(t, g, roots, rows, cols);
-    t.add_gradient(y, g);
   });
   return loss;
 }
@@ -399,12 +357,10 @@ Var interaction(Tape& tape, Var x, Var y) {
       for (int j = 0; j < i; ++j) *next++ = tape.k.dot(z.of(n, i), z.of(n, j), width);
   }
   const int cols = out->value.cols;
-  tape.record(out, [=](Tape& t) {
-    const size_t bytes_x = sizeof(float) * static_cast<size_t>(x->value.size());
-    const size_t bytes_y = sizeof(float) * static_cast<size_t>(y->value.size());
-    const Vectors g = {t.arena.take<float>(x->value.size()), t.arena.take<float>(y->value.size()), width, parts};
-    std::memset(g.x, 0, bytes_x);
-    std::memset(g.y, 0, bytes_y);
+  tape.record(out, {x, y}, [=](Tape& t, float* dx, float* dy) {
+    const Vectors g = {dx, dy, width, parts};
+    std::fill_n(dx, x->value.size(), 0.0f);
+    std::fill_n(dy, y->value.size(), 0.0f);
     for (int n = 0; n < rows; ++n) {
       const float* upstream = out->grad + int64_t{n} * cols;
       t.k.add(g.of(n, 0), upstream, width);
@@ -414,12 +370,6 @@ Var interaction(Tape& tape, Var x, Var y) {
           add_scaled(g.of(n, i), z.of(n, j), *next, width);
           add_scaled(g.of(n, j), z.of(n, i), *next, width);
         }
-    }
-    for (const auto& [v, own, bytes] : {std::tuple(x, g.x, bytes_x), std::tuple(y, g.y, bytes_y)}) {
-      if (!v->needs_grad) continue;
-      float* gradient = t.new_gradient(v);
-      std::memcpy(gradient, own, bytes);
-      t.add_gradient(v, gradient);
     }
   });
   return out;
