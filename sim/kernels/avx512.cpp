@@ -3,7 +3,6 @@
 #include <immintrin.h>
 
 #include <cmath>
-#include <cstddef>
 
 #include "fp4/bits.h"
 #include "fp4/elementary.h"

@@ -1,6 +1,4 @@
 // The trainer's loops for any CPU: what the compiler makes of plain loops, with the C library's fused multiply-add.
-#include <cstddef>
-
 #include "fp4/bits.h"
 #include "fp4/elementary.h"
 #include "sim/kernels/loop_names.h"
@@ -14,15 +12,6 @@ typedef float fma_vector __attribute__((vector_size(16), aligned(4)));
 static inline fma_vector fma_lanes(float x, fma_vector b, fma_vector acc) {
   for (int l = 0; l < LANES; ++l) acc[l] = __builtin_fmaf(x, b[l], acc[l]);
   return acc;
-}
-#include "sim/kernels/powers_body.h"
-#include "sim/kernels/some_lanes_body.h"
-using words16 = uint32_t __attribute__((vector_size(64)));
-static inline void widening_product(const words16& a, uint32_t m, words16& low, words16& high) {
-  for (int l = 0; l < 16; ++l) {
-    const uint64_t p = uint64_t{a[l]} * m;
-    low[l] = static_cast<uint32_t>(p), high[l] = static_cast<uint32_t>(p >> 32);
-  }
 }
 #include "sim/kernels/kernels_body.h"
 }  // namespace fp4::sim::generic

@@ -1,11 +1,13 @@
 // The bodies behind train_kernels.h; included once per instruction set, inside its namespace and target region, with
 //   LANES      floats per register of the gemm tile      TILE_ROWS  its rows
 //   fma_lanes  LANES fused multiply-adds
-//   load_some, store_some  the first n <= 16 floats of 16 lanes (the others filled on loading)
-//   powers     x^y of n floats
+//   of AVX-512 (HAS_AVX512) its own words in place of those of plain_words_body.h
 // so this header has no guard. No std templates in here: an instance compiled for AVX-512 could be picked by the
 // linker for everybody.
 
+#ifndef HAS_AVX512
+#include "sim/kernels/plain_words_body.h"
+#endif
 #include "sim/kernels/sums_body.h"
 // The rest uses those.
 #include "sim/kernels/elementwise_body.h"

@@ -13,8 +13,7 @@ static void softmax_shift(float* __restrict p, float* __restrict row_loss, const
       const lanes16 first = x[i * cols] - lanes16{};
       start[i] = row[i] > first ? row[i] : first;
     }
-    const lanes16 top =
-        trees(start, [](const lanes16& left, const lanes16& right) { return (lanes16)(right > left ? right : left); });
+    const lanes16 top = trees(start, larger_of);
     for (int i = 0; i < 16; ++i) {
       store_some(p + int64_t{r + i} * cols, cols, row[i] - top[i]);
       row_loss[r + i] = x[i * cols + labels[r + i]] - top[i];
@@ -40,7 +39,7 @@ static void softmax_loss(float* __restrict p, float* __restrict row_loss, const 
     lanes16 row[16];
     if (narrow) {
       for (int i = 0; i < 16; ++i) row[i] = lanes16{} + load_some(x + i * cols, cols, 0.0f);
-      total = trees(row, [](const lanes16& left, const lanes16& right) { return left + right; });
+      total = trees(row, sum_of_two);
     } else {
       for (int i = 0; i < count; ++i) total[i] = lane_sum(cols, [=](int64_t c) { return x[i * cols + c]; });
     }

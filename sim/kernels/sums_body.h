@@ -5,28 +5,22 @@ using lanes16 = float __attribute__((vector_size(64), aligned(4)));
 using lanes8 = float __attribute__((vector_size(32), aligned(4)));
 using lanes4 = float __attribute__((vector_size(16), aligned(4)));
 
-static inline __attribute__((always_inline)) float tree(const lanes16& v) {
-  const lanes8 eight = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
-                       __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  const lanes4 four =
-      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  return (four[0] + four[2]) + (four[1] + four[3]);
+// A NaN on the right is passed over.
+static constexpr auto larger_of = [](const auto& left, const auto& right) { return right > left ? right : left; };
+static constexpr auto sum_of_two = [](const auto& left, const auto& right) { return left + right; };
+
+// The lanes joined by halves: 8, 4, 2, 1.
+template <class Join>
+static inline __attribute__((always_inline)) float tree(const lanes16& v, Join join) {
+  const lanes8 eight = join((lanes8)__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                            (lanes8)__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  const lanes4 four = join((lanes4)__builtin_shufflevector(eight, eight, 0, 1, 2, 3),
+                           (lanes4)__builtin_shufflevector(eight, eight, 4, 5, 6, 7));
+  const float even = join(four[0], four[2]), odd = join(four[1], four[3]);
+  return join(even, odd);
 }
 
-// The same tree of maxima; a NaN on the right is passed over.
-static inline __attribute__((always_inline)) float tree_of_maxima(const lanes16& v) {
-  const lanes8 low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
-  const lanes8 high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  const lanes8 eight = high > low ? high : low;
-  const lanes4 left = __builtin_shufflevector(eight, eight, 0, 1, 2, 3);
-  const lanes4 right = __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  const lanes4 four = right > left ? right : left;
-  const float a = four[2] > four[0] ? four[2] : four[0], b = four[3] > four[1] ? four[3] : four[1];
-  return b > a ? b : a;
-}
-
-// `tree` and `tree_of_maxima` of sixteen rows at once, a result a lane: every step halves the lanes of two vectors into
-// one. `join(left, right)` is the sum or the maximum.
+// `tree` of sixteen rows at once, a result a lane: every step halves the lanes of two vectors into one.
 template <class Join>
 static inline __attribute__((always_inline)) lanes16 trees(const lanes16 (&v)[16], Join join) {
   lanes16 eight[8], four[4], two[2];
@@ -60,7 +54,7 @@ static inline __attribute__((always_inline)) float lane_sum(int64_t n, Term term
   for (int l = 0; i + l < n; ++l) partial[l] += term(i + l);
   lanes16 v;
   __builtin_memcpy(&v, partial, sizeof v);
-  return tree(v);
+  return tree(v, sum_of_two);
 }
 
 // Largest x[i], n >= 1; NaN is passed over (it shows up in what is computed from it).
@@ -76,7 +70,7 @@ static inline __attribute__((always_inline)) float lane_max(const float* x, int6
     const lanes16 v = load_some(x + i, static_cast<int>(n - i), x[0]);
     partial = v > partial ? v : partial;
   }
-  return tree_of_maxima(partial);
+  return tree(partial, larger_of);
 }
 
 static float sum(const float* x, int64_t n) {

@@ -5,13 +5,19 @@
 // fma in ascending k per output (the accumulator `fma_sequential`).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "fp4/estimator.h"
-#include "sim/kernels/memory.h"
 
 namespace fp4::sim {
+
+/// Where an arena's blocks come from, if not from the host: memory of a device, which only its kernels may touch.
+struct Memory {
+  void* (*take)(std::size_t bytes);  // aligned to 64 bytes; throws Error where there is none left
+  void (*give)(void* memory);
+};
 
 struct AdamStep {
   float lr, beta1, beta2, eps, weight_decay;

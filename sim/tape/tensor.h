@@ -10,7 +10,7 @@
 #include <new>
 #include <vector>
 
-#include "sim/kernels/memory.h"
+#include "sim/kernels/train_kernels.h"
 
 namespace fp4::sim {
 
