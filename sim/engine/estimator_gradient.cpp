@@ -31,34 +31,25 @@ TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x,
   return tensor_factor(quantizer, amax);
 }
 
-// What the kernels know; others are block_gradient's (compiled with -Wno-switch: a new enumerator is no error here).
+// What the kernels know; others are block_gradient's.
 bool is_known(Estimator e) {
-  switch (e) {
-    case Estimator::ste:
-    case Estimator::clipped_ste:
-    case Estimator::dge:
-    case Estimator::dge_raw:
-    case Estimator::sigmoid:
-    case Estimator::spline:
-    case Estimator::dge_raw_as_published:
-    case Estimator::sigmoid_as_published:
-    case Estimator::spline_as_published: return true;
-  }
-  return false;
+  using enum Estimator;
+  constexpr Estimator known[] = {
+      ste, clipped_ste, dge, dge_raw, sigmoid, spline, dge_raw_as_published, sigmoid_as_published, spline_as_published};
+  return std::find(std::begin(known), std::end(known), e) != std::end(known);
 }
 
 bool is_known(ScaleGradient g) {
-  switch (g) {
-    case ScaleGradient::none:
-    case ScaleGradient::absmax:
-    case ScaleGradient::absmax_diagonal:
-    case ScaleGradient::hardsoftmax:
-    case ScaleGradient::softsoftmax:
-    case ScaleGradient::absmax_as_published:
-    case ScaleGradient::hardsoftmax_as_published:
-    case ScaleGradient::softsoftmax_as_published: return true;
-  }
-  return false;
+  using enum ScaleGradient;
+  constexpr ScaleGradient known[] = {none,
+                                     absmax,
+                                     absmax_diagonal,
+                                     hardsoftmax,
+                                     softsoftmax,
+                                     absmax_as_published,
+                                     hardsoftmax_as_published,
+                                     softsoftmax_as_published};
+  return std::find(std::begin(known), std::end(known), g) != std::end(known);
 }
 
 // The kind of payload arithmetic that serves every scale of an operand, if there is one: a single fp32 operation where

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "src/backends/backends.h"
+#include "sim/engine/product.h"
 
 namespace fp4::sim {
 
@@ -15,8 +15,8 @@ class GradientNoise {
   /// Begins a step, whose products count or do not.
   void begin(bool counts) { counts_ = counts, signal_ = noise_ = 0; }
   bool counts() const { return counts_; }
-  /// A weight gradient C [a.x.rows, b.x.rows], rows `c_row` apart, and how its operands are quantised.
-  void add(const Dispatcher& backend, const QuantizeCall& a, const QuantizeCall& b, const float* c, int64_t c_row);
+  /// A weight gradient.
+  void add(const ProductCall& p);
   /// Of the step so far; none where nothing counted or no operand had an error.
   std::optional<double> ratio() const;
 

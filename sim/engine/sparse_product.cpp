@@ -1,12 +1,12 @@
-// A linear layer whose weights a recipe's `sparse` masks. Of every four weights (pairs) along fprop's K the two largest
-// in magnitude count; the others are absent from fprop, on both sides, as on a matrix unit (src/backends/sparse.h), and
-// zeros of dgrad, whose K is another axis, along which they have no pattern. The gradient of a weight is that of a
-// dense layer, whether it counts or not: straight through (2102.04010). The mask is made anew in every forward pass,
-// and it stays where a pass rounds nothing: it is part of the network.
+// A linear layer whose weights a recipe's `sparse` masks. Of every four weights (pairs) along fprop's K the
+// two largest in magnitude count; the others are absent from fprop, on both sides, as on a matrix unit
+// (src/backends/sparse.h), and zeros of dgrad, whose K is another axis, along which they have no pattern. The gradient
+// of a weight is that of a dense layer, whether it counts or not: straight through (2102.04010). The mask is made anew
+// in every forward pass, and it stays where a pass rounds nothing: it is part of the network.
 #include <algorithm>
 #include <cmath>
 
-#include "sim/engine/quantized_linear.h"
+#include "sim/engine/product.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
@@ -31,14 +31,14 @@ Magnitudes magnitudes_of(Tensor t) {
 
 }  // namespace
 
-LinearEngine::Masked LinearEngine::masked(Arena& arena, const Layer& layer, Tensor w) const {
-  Masked out = {w, {}, {}};
-  if (layer.sparse == Sparsity::none) return out;
+MaskedWeights masked(Arena& arena, Sparsity sparse, Tensor w) {
+  MaskedWeights out = {w, {}, {}};
+  if (sparse == Sparsity::none) return out;
   out.values = arena.tensor(w.rows, w.cols);
   std::fill_n(out.values.data, out.values.size(), 0.0f);
   std::vector<int32_t> columns(static_cast<size_t>(w.cols / 2 + 2));
   for (int r = 0; r < w.rows; ++r) {
-    const int64_t count = largest_of_row(layer.sparse, w.row(r), w.cols, columns.data());
+    const int64_t count = largest_of_row(sparse, w.row(r), w.cols, columns.data());
     for (int64_t i = 0; i < count; ++i) {
       const int32_t k = columns[static_cast<size_t>(i)];
       out.values.row(r)[k] = w.row(r)[k];
@@ -49,52 +49,41 @@ LinearEngine::Masked LinearEngine::masked(Arena& arena, const Layer& layer, Tens
   return out;
 }
 
-bool LinearEngine::needs_columns(const Layer& layer, Tensor x, const Masked& w) const {
+bool needs_columns(const Layer& layer, Tensor x, const MaskedWeights& w) {
   if (layer.sparse == Sparsity::none) return false;
   const Magnitudes of_x = magnitudes_of(x), of_w = magnitudes_of(w.values);
   const bool tame = of_x.finite && of_w.finite &&
                     static_cast<double>(of_x.least) * static_cast<double>(of_w.least) >= 0x1p-96 &&
                     static_cast<double>(of_x.largest) * static_cast<double>(of_w.largest) <= 0x1p118;
-  const GemmSpec& f = spec(layer, Gemm::fprop);
+  const GemmSpec& f = layer.spec(Gemm::fprop);
   return !zeros_are_absent(f.accumulator, f.a.quant, f.b.quant, tame);
 }
 
-void LinearEngine::sparse_product(const ProductCall& p) {
+void sparse_product(const ProductCall& p) {
   if (p.sparse == nullptr) return whole_product(p);
-  const GemmSpec& s = spec(p.layer, p.gemm);
   Quantized own[2];
-  const Quantized* q[2] = {p.ready_a, p.ready_b};
-  for (int operand = 0; operand < 2; ++operand) {
+  const Quantized* q[2] = {p.ready[0], p.ready[1]};
+  for (const int operand : {0, 1}) {
     if (q[operand] != nullptr) continue;
-    quantize(p.tape, p.layer, p.gemm, operand,
-             call_of(p.tape, p.layer, p.part, p.gemm, operand, operand == 0 ? p.a : p.b), own[operand]);
+    p.quantize(operand, p.call(operand), own[operand]);
     q[operand] = &own[operand];
   }
-  gemm_of_sparse_b(backend_, *q[0], *q[1], p.sparse->kept, p.sparse->ends, {s.accumulator, 1.0f, p.tape.pass.threads},
-                   p.c, p.c_row);
+  gemm_of_sparse_b(p.backend.host, *q[0], *q[1], p.sparse->kept, p.sparse->ends,
+                   {p.spec().accumulator, 1.0f, p.tape.pass.threads}, p.c, p.c_row);
 }
 
-void LinearEngine::check_sparsity(const Layer& layer) const {
+void check_sparsity(const Layer& layer, const Recipe& recipe) {
   if (layer.sparse == Sparsity::none) return;
-  const GemmSpec& f = spec(layer, Gemm::fprop);
+  const GemmSpec& f = layer.spec(Gemm::fprop);
   const auto refuse = [&](const std::string& what) { throw Error("sparse: " + layer.name + ": " + what); };
   if (layer.is_product) refuse("has no weights of a linear layer; accepted: none");
   if (f.hadamard.size > 0) refuse("a Hadamard on fprop mixes weights that are kept with others; accepted: size 0");
   if (f.split.any()) refuse("an fprop of several parts; accepted: split none");
-  if (weight_rules(layer).any()) refuse("averages, resets and ramps look at every weight; accepted: no `weights`");
-  if (recipe_.ptq.any()) refuse("`ptq` moves weights after the mask; accepted: no `ptq`");
-  if (recipe_.calls.any()) refuse("`calls` cuts dense products; accepted: no `calls`");
+  if (layer.weights.rules.any()) refuse("averages, resets and ramps look at every weight; accepted: no `weights`");
+  if (recipe.ptq.any()) refuse("`ptq` moves weights after the mask; accepted: no `ptq`");
+  if (recipe.calls.any()) refuse("`calls` cuts dense products; accepted: no `calls`");
   if (f.a.quant.has_scale()) check_sparse(f.a.quant, "sparse: " + layer.name + ": fprop.a");
   if (f.b.quant.has_scale()) check_sparse(f.b.quant, "sparse: " + layer.name + ": fprop.b");
-}
-
-Tensor LinearEngine::multiplied_b(Tape& tape, int product, Tensor x, int part) {
-  Layer& layer = layers_[static_cast<size_t>(product)];
-  const Product& planned = layer.products[0];
-  if (layer.treatment == Treatment::plain || planned.is_plain || !tape.pass.quantise || planned.spec.split.any() ||
-      planned.spec.hadamard.size > 0)
-    return {};
-  return as_multiplied(tape, layer, {product, part}, 1, x);
 }
 
 }  // namespace fp4::sim

@@ -1,8 +1,6 @@
-// The products of a split one; see split.h for what they are.
-
+// The products of a split one; sim/rules/split.h says what they are.
 #include "sim/engine/low_rank.h"
-#include "sim/engine/quantized_linear.h"
-#include "sim/rules/split.h"
+#include "sim/engine/product.h"
 #include "sim/tape/ops.h"
 
 namespace fp4::sim {
@@ -19,90 +17,66 @@ struct Factors {
   Tensor left, right;
 };
 
-}  // namespace
-
-// One call of split_product: its parts, quantised and multiplied.
-class LinearEngine::SplitRun {
+// The parts of one product, quantised and multiplied.
+class SplitRun {
  public:
-  SplitRun(LinearEngine& engine, const ProductCall& p, SplitUse& use)
-      : engine_(engine),
-        tape_(p.tape),
-        layer_(p.layer),
-        part_(p.part),
-        gemm_(p.gemm),
-        ready_b_(p.ready_b),
-        use_(use),
-        spec_(spec(p.layer, p.gemm)) {}
+  SplitRun(const ProductCall& p, SplitUse& use)
+      : p_(p), tape_(p.tape), backend_(p.backend.host), use_(use), spec_(p.spec()) {}
 
   // Q(a) Q(b)^T, with the operands quantised into the layer's scratch.
   void first(MatrixView a, MatrixView b, float* c, int64_t c_row) {
-    const QuantizeCall call_a = call_of(0, a), call_b = call_of(1, b);
-    engine_.quantize(tape_, layer_, gemm_, 0, call_a, layer_.scratch);
-    if (ready_b_ == nullptr) engine_.quantize(tape_, layer_, gemm_, 1, call_b, layer_.scratch_b);
-    engine_.backend_.multiply({call_a,
-                               call_b,
-                               {spec_.accumulator, spec_.hadamard.product_divisor(), tape_.pass.threads},
-                               c,
-                               c_row,
-                               &layer_.scratch,
-                               ready_b_ != nullptr ? ready_b_ : &layer_.scratch_b});
+    const Quantized* const ready_a = &p_.quantized(0, a);
+    const Quantized* const ready_b = p_.ready[1] == nullptr ? &p_.quantized(1, b) : p_.ready[1];
+    backend_.multiply({p_.call(0, a), p_.call(1, b), p_.options(), c, c_row, ready_a, ready_b});
   }
-
-  Tensor second(MatrixView a, MatrixView b) {
-    const Tensor c = tape_.arena.tensor(static_cast<int>(a.rows), static_cast<int>(b.rows));
-    const QuantSpec& high = spec_.split.high;
-    engine_.backend_.multiply({apart(0, a, high, Purpose::second_part),
-                               apart(1, b, high, Purpose::second_part),
-                               {spec_.accumulator, 1.0f, tape_.pass.threads},
-                               c.data,
-                               c.cols,
-                               nullptr,
-                               nullptr});
-    return c;
-  }
-
-  Tensor decoded(const Quantized& q) {
-    const Tensor t = tape_.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
-    engine_.backend_.dequantize(q, t.data, tape_.pass.threads);
-    return t;
-  }
-  Tensor decoded_first(int operand) { return decoded(operand == 0 ? layer_.scratch : layer_.scratch_b); }
-  Tensor decoded_apart(int operand, MatrixView x, const QuantSpec& spec, Purpose purpose) {
-    Quantized q;
-    engine_.backend_.quantize(apart(operand, x, spec, purpose), q);
-    return decoded(q);
-  }
-
-  void hot_channels(MatrixView a, MatrixView b, float* c, int64_t c_row);
-  void clamp(MatrixView a, MatrixView b, float* c, int64_t c_row);
-  void low_rank(MatrixView a, MatrixView b, float* c, int64_t c_row);
+  void hot_channels();
+  void clamp();
+  void low_rank();
 
  private:
-  bool is_wgrad() const { return gemm_ == Gemm::wgrad; }
-  QuantizeCall call_of(int operand, MatrixView x) const {
-    return engine_.call_of(tape_, layer_, part_, gemm_, operand, x);
+  bool is_wgrad() const { return p_.gemm == Gemm::wgrad; }
+  RandomPlace draws(int operand, Purpose purpose) const {
+    return p_.layer.operands.draws(tape_.pass, {p_.part, p_.gemm, operand}, purpose);
   }
   // A part in another format, or of another shape, with random bits of its own and no Hadamard.
   QuantizeCall apart(int operand, MatrixView x, const QuantSpec& spec, Purpose purpose) const {
-    QuantizeCall call = {.x = x, .spec = spec, .place = place(operand, purpose), .threads = tape_.pass.threads};
+    QuantizeCall call = {.x = x, .spec = spec, .place = draws(operand, purpose), .threads = tape_.pass.threads};
     return call;
   }
-  RandomPlace place(int operand, Purpose purpose) const {
-    return random_place(tape_.pass, part_, gemm_, operand, purpose);
+  Tensor second(MatrixView a, MatrixView b) {
+    const Tensor c = tape_.arena.tensor(static_cast<int>(a.rows), static_cast<int>(b.rows));
+    const QuantSpec& high = spec_.split.high;
+    backend_.multiply({apart(0, a, high, Purpose::second_part),
+                       apart(1, b, high, Purpose::second_part),
+                       {spec_.accumulator, 1.0f, tape_.pass.threads},
+                       c.data,
+                       c.cols,
+                       nullptr,
+                       nullptr});
+    return c;
+  }
+  Tensor decoded(const Quantized& q) {
+    const Tensor t = tape_.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+    backend_.dequantize(q, t.data, tape_.pass.threads);
+    return t;
+  }
+  Tensor decoded_first(int operand) { return decoded(p_.layer.operands.scratch[operand]); }
+  Tensor decoded_apart(int operand, MatrixView x, const QuantSpec& spec, Purpose purpose) {
+    Quantized q;
+    backend_.quantize(apart(operand, x, spec, purpose), q);
+    return decoded(q);
   }
   Factors factors(int operand, const LowRank& parts);
 
-  LinearEngine& engine_;
+  const ProductCall& p_;
   Tape& tape_;
-  Layer& layer_;
-  const Part part_;
-  const Gemm gemm_;
-  const Quantized* const ready_b_;
+  const Dispatcher& backend_;
   SplitUse& use_;
   const GemmSpec& spec_;
 };
 
-void LinearEngine::SplitRun::hot_channels(MatrixView a, MatrixView b, float* c, int64_t c_row) {
+void SplitRun::hot_channels() {
+  const auto& [a, b] = p_.x;
   Arena& arena = tape_.arena;
   Channels& channels = use_.channels;
   if (channels.hot == nullptr) channels = choose_channels(arena, is_wgrad() ? b.transposed() : a, spec_.split.share);
@@ -117,21 +91,21 @@ void LinearEngine::SplitRun::hot_channels(MatrixView a, MatrixView b, float* c, 
         columns = second(a, rows);
       else
         first(a, rows, columns.data, columns.cols);
-      scatter_columns(columns, index, c, c_row);
+      scatter_columns(columns, index, p_.c, p_.c_row);
     }
     return;
   }
-  const MatrixView whole[2] = {a, b};
   Tensor cold[2], hot[2];
   for (int i = 0; i < 2; ++i) {
-    cold[i] = gathered_columns(arena, whole[i], channels.cold, channels.cold_count);
-    hot[i] = gathered_columns(arena, whole[i], channels.hot, channels.hot_count);
+    cold[i] = gathered_columns(arena, p_.x[static_cast<size_t>(i)], channels.cold, channels.cold_count);
+    hot[i] = gathered_columns(arena, p_.x[static_cast<size_t>(i)], channels.hot, channels.hot_count);
   }
-  first(view(cold[0]), view(cold[1]), c, c_row);
-  if (channels.hot_count > 0) add_to(tape_, c, c_row, second(view(hot[0]), view(hot[1])));
+  first(view(cold[0]), view(cold[1]), p_.c, p_.c_row);
+  if (channels.hot_count > 0) add_to(tape_, p_.c, p_.c_row, second(view(hot[0]), view(hot[1])));
   for (int i = 0; i < 2; ++i) {
     if (use_.decoded[i] == nullptr) continue;
-    const Tensor all = arena.tensor(static_cast<int>(whole[i].rows), static_cast<int>(whole[i].cols));
+    const Tensor all = arena.tensor(static_cast<int>(p_.x[static_cast<size_t>(i)].rows),
+                                    static_cast<int>(p_.x[static_cast<size_t>(i)].cols));
     scatter_columns(decoded_first(i), channels.cold, all.data, all.cols);
     if (channels.hot_count > 0)
       scatter_columns(decoded_apart(i, view(hot[i]), spec_.split.high, Purpose::second_part), channels.hot, all.data,
@@ -140,19 +114,20 @@ void LinearEngine::SplitRun::hot_channels(MatrixView a, MatrixView b, float* c, 
   }
 }
 
-void LinearEngine::SplitRun::clamp(MatrixView a, MatrixView b, float* c, int64_t c_row) {
+void SplitRun::clamp() {
+  const auto& [a, b] = p_.x;
   const int operand = is_wgrad() ? 1 : 0;
   const Clamped parts = clamped(tape_, operand == 0 ? a : b, spec_.split.share);
   const MatrixView inside = view(parts.inside), beyond = view(parts.beyond);
-  first(operand == 0 ? inside : a, operand == 0 ? b : inside, c, c_row);
-  add_to(tape_, c, c_row, operand == 0 ? second(beyond, b) : second(a, beyond));
+  first(operand == 0 ? inside : a, operand == 0 ? b : inside, p_.c, p_.c_row);
+  add_to(tape_, p_.c, p_.c_row, operand == 0 ? second(beyond, b) : second(a, beyond));
   if (use_.decoded[operand] == nullptr) return;
   const Tensor all = decoded_first(operand);
   add_to(tape_, all.data, all.cols, decoded_apart(operand, beyond, spec_.split.high, Purpose::second_part));
   *use_.decoded[operand] = all;
 }
 
-Factors LinearEngine::SplitRun::factors(int operand, const LowRank& parts) {
+Factors SplitRun::factors(int operand, const LowRank& parts) {
   const QuantSpec& q = (operand == 0 ? spec_.a : spec_.b).quant;
   const Tensor u = decoded_apart(operand, view(parts.left), q, Purpose::second_part);
   const Tensor left = tape_.arena.tensor(u.cols, u.rows);
@@ -161,7 +136,7 @@ Factors LinearEngine::SplitRun::factors(int operand, const LowRank& parts) {
   return {left, decoded_apart(operand, view(parts.right), q, Purpose::right_factor)};
 }
 
-void LinearEngine::SplitRun::low_rank(MatrixView a, MatrixView b, float* c, int64_t c_row) {
+void SplitRun::low_rank() {
   Arena& arena = tape_.arena;
   const auto product = [&](Tensor x, Tensor y, bool y_transposed) {
     const Tensor out = arena.tensor(x.rows, y_transposed ? y.rows : y.cols);
@@ -173,28 +148,30 @@ void LinearEngine::SplitRun::low_rank(MatrixView a, MatrixView b, float* c, int6
   Factors low[2];
   Tensor whole[2];  // Q(R) + A^
   for (int i = 0; i < 2; ++i) {
-    parts[i] = sim::low_rank(tape_, i == 0 ? a : b, spec_.split.share, place(i, Purpose::sketch));
+    parts[i] = sim::low_rank(tape_, p_.x[static_cast<size_t>(i)], spec_.split.share, draws(i, Purpose::sketch));
     low[i] = factors(i, parts[i]);
     whole[i] = product(low[i].left, low[i].right, false);
   }
-  first(view(parts[0].rest), view(parts[1].rest), c, c_row);
+  first(view(parts[0].rest), view(parts[1].rest), p_.c, p_.c_row);
   const Tensor rest_a = decoded_first(0), rest_b = decoded_first(1);
   add_to(tape_, whole[0].data, whole[0].cols, rest_a);
   add_to(tape_, whole[1].data, whole[1].cols, rest_b);
-  add_to(tape_, c, c_row, product(low[0].left, product(low[0].right, whole[1], true), false));
-  add_to(tape_, c, c_row, product(product(rest_a, low[1].right, true), low[1].left, true));
+  add_to(tape_, p_.c, p_.c_row, product(low[0].left, product(low[0].right, whole[1], true), false));
+  add_to(tape_, p_.c, p_.c_row, product(product(rest_a, low[1].right, true), low[1].left, true));
   for (int i = 0; i < 2; ++i)
     if (use_.decoded[i] != nullptr) *use_.decoded[i] = whole[i];
 }
 
-void LinearEngine::split_product(const ProductCall& p) {
+}  // namespace
+
+void split_product(const ProductCall& p) {
   SplitUse own;
-  SplitRun run(*this, p, p.split != nullptr ? *p.split : own);
-  switch (spec(p.layer, p.gemm).split.kind) {
-    case Split::hot_channels: return run.hot_channels(p.a, p.b, p.c, p.c_row);
-    case Split::clamp: return run.clamp(p.a, p.b, p.c, p.c_row);
-    case Split::low_rank: return run.low_rank(p.a, p.b, p.c, p.c_row);
-    case Split::none: return run.first(p.a, p.b, p.c, p.c_row);
+  SplitRun run(p, p.split != nullptr ? *p.split : own);
+  switch (p.spec().split.kind) {
+    case Split::hot_channels: return run.hot_channels();
+    case Split::clamp: return run.clamp();
+    case Split::low_rank: return run.low_rank();
+    case Split::none: return run.first(p.x[0], p.x[1], p.c, p.c_row);
   }
 }
 

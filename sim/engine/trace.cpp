@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "sim/engine/product.h"
 #include "sim/tape/ops.h"
 #include "src/arith/code_order.h"
 
@@ -67,6 +68,18 @@ double mean_square(MatrixView x) {
   return x.rows * x.cols > 0 ? sum / static_cast<double>(x.rows * x.cols) : 0;
 }
 
+Tensor met_operand(Arena& arena, const Dispatcher& backend, const QuantizeCall& call, const Quantized& q) {
+  const Tensor met = arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
+  const MatrixView x = call.x;
+  if (call.hadamard.size > 0) {
+    backend.hadamard(x, call.hadamard, call.place.hadamard_signs(), false, met.data, call.threads);
+  } else {
+    for (int64_t r = 0; r < x.rows; ++r)
+      for (int64_t c = 0; c < x.cols; ++c) met.data[r * x.cols + c] = x.at(r, c);
+  }
+  return met;
+}
+
 double noise_square(double m, double n, double k, OperandPower a, OperandPower b) {
   return m * n * k * a.mean_square * b.mean_square * (a.nmse + b.nmse + a.nmse * b.nmse);
 }
@@ -96,15 +109,7 @@ OperandPower Trace::measure(Tape& tape, TraceRow row, const Dispatcher& backend,
   Quantized own;
   if (!ready) backend.quantize(call, own);
   const Quantized& q = ready ? *ready : own;
-  // The operand as it meets the quantiser: after the Hadamard.
-  Tensor before = tape.arena.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
-  const MatrixView x = call.x;
-  if (call.hadamard.size > 0) {
-    backend.hadamard(x, call.hadamard, call.place.hadamard_signs(), false, before.data);
-  } else {
-    for (int64_t r = 0; r < x.rows; ++r)
-      for (int64_t c = 0; c < x.cols; ++c) before.data[r * x.cols + c] = x.at(r, c);
-  }
+  const Tensor before = met_operand(tape.arena, backend, call, q);
   Tensor after = tape.arena.tensor(before.rows, before.cols);
   backend.dequantize(q, after.data);
 
@@ -142,22 +147,25 @@ OperandPower Trace::measure(Tape& tape, TraceRow row, const Dispatcher& backend,
     emit("dead_zone", parts.dead_zone);
     emit("grid_noise", parts.grid_noise);
   }
-  return {mean_square(x), sum2 > 0 ? error / sum2 : 0};
+  return {mean_square(call.x), sum2 > 0 ? error / sum2 : 0};
 }
 
-void Trace::product(Tape& tape, const Dispatcher& backend, const TracedProduct& p) {
-  TraceRow row = {static_cast<int>(tape.pass.step), p.layer, p.gemm, "", "", 0};
+void Trace::product(const ProductCall& p) {
+  Tape& tape = p.tape;
+  const Dispatcher& backend = p.backend.host;
+  TraceRow row = {
+      static_cast<int>(tape.pass.step), p.layer.name, product_words[static_cast<size_t>(p.gemm)], "", "", 0};
   row.operand = "a";
-  const OperandPower power_a = operand(tape, row, backend, p.a, p.ready_a);
+  const OperandPower power_a = operand(tape, row, backend, p.call(0), p.ready[0]);
   row.operand = "b";
-  const OperandPower power_b = operand(tape, row, backend, p.b, p.ready_b);
+  const OperandPower power_b = operand(tape, row, backend, p.call(1), p.ready[1]);
   row.operand = "c";
   const auto emit = [&](const std::string& quantity, double value) {
     row.quantity = quantity, row.value = value;
     sink_(row);
   };
-  const MatrixView &a = p.a.x, &b = p.b.x;
-  const Tensor c = p.c;
+  const auto& [a, b] = p.x;
+  const Tensor c = {p.c, static_cast<int>(a.rows), static_cast<int>(b.rows)};
   Tensor exact = tape.arena.tensor(c.rows, c.cols);
   multiply(tape, exact.data, exact.cols, {a.data, a.row_stride, a.col_stride}, {b.data, b.col_stride, b.row_stride},
            exact.rows, exact.cols, static_cast<int>(a.cols));
@@ -168,18 +176,14 @@ void Trace::product(Tape& tape, const Dispatcher& backend, const TracedProduct& 
   }
   emit("relative_error", norm > 0 ? std::sqrt(error / norm) : 0);
   emit("cosine", cosine(exact.data, c.data, c.size()));
-  if (std::string_view(p.gemm) != "fprop")
+  if (p.gemm != Gemm::fprop)
     emit("gradient_noise_ratio", gradient_noise_ratio(own, static_cast<double>(a.rows), static_cast<double>(b.rows),
                                                       static_cast<double>(a.cols), power_a, power_b));
   for (const auto& [name, adder] : probes_.adders) {
     Tensor other = tape.arena.tensor(c.rows, c.cols);
-    backend.multiply({p.a,
-                      p.b,
-                      {adder, p.spec.hadamard.product_divisor(), tape.pass.threads},
-                      other.data,
-                      other.cols,
-                      p.ready_a,
-                      p.ready_b});
+    GemmOptions options = p.options();
+    options.accumulator = adder;
+    backend.multiply({p.call(0), p.call(1), options, other.data, other.cols, p.ready[0], p.ready[1]});
     emit("changed_tiles:" + name, changed_tiles(c.data, other.data, c.rows, c.cols));
   }
 }

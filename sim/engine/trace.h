@@ -57,26 +57,21 @@ struct OperandPower {
   double mean_square = 0, nmse = 0;
 };
 double mean_square(MatrixView x);
+/// The operand as it meets the quantiser, which makes q of it: after the Hadamard.
+Tensor met_operand(Arena& arena, const Dispatcher& backend, const QuantizeCall& call, const Quantized& q);
 
 /// d sigma^2 of a product [m, n] over k, and |C| / (sqrt(d) sigma); 0 where the operands have no error.
 double noise_square(double m, double n, double k, OperandPower a, OperandPower b);
 double gradient_noise_ratio(double norm_square, double m, double n, double k, OperandPower a, OperandPower b);
 
-/// A product of the run: what it was quantised from, as what, and its result.
-struct TracedProduct {
-  const std::string& layer;
-  const char* gemm;
-  const GemmSpec& spec;
-  QuantizeCall a, b;
-  const Quantized *ready_a, *ready_b;  // null: quantised as the calls say
-  Tensor c;
-};
+struct ProductCall;
 
 class Trace {
  public:
   Trace(std::function<void(const TraceRow&)> sink, TraceProbes probes) : sink_(std::move(sink)), probes_(probes) {}
 
-  void product(Tape& tape, const Dispatcher& backend, const TracedProduct& p);
+  /// A product of the run, whose C is contiguous; operands that are not ready are quantised once more.
+  void product(const ProductCall& p);
 
  private:
   OperandPower operand(Tape& tape, TraceRow row, const Dispatcher& backend, const QuantizeCall& call,

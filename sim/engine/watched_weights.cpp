@@ -54,7 +54,7 @@ void WatchedWeights::lean(Quantized& q) const {
   if (has_average()) lean_to_average(weight.data, average_.data(), q);
 }
 
-std::vector<SlowWeight>* WatchedWeights::slow_in(int step, const WeightRules& rules) {
+std::vector<SlowWeight>* WatchedWeights::slow_in(int step) {
   if (slow_.empty() || weight.data == nullptr) return nullptr;
   if ((step - 1) % rules.ramp_every == 0) {
     std::erase_if(slow_, [](const SlowWeight& s) { return s.waited == 0; });
@@ -63,8 +63,7 @@ std::vector<SlowWeight>* WatchedWeights::slow_in(int step, const WeightRules& ru
   return &slow_;
 }
 
-void WatchedWeights::after_step(int step, const WeightRules& rules, bool watches,
-                                const std::function<std::vector<float>()>& quantised,
+void WatchedWeights::after_step(int step, bool watches, const std::function<std::vector<float>()>& quantised,
                                 const std::function<void(const char*, double)>& trace) {
   const int64_t n = weight.size();
   float* const w = weight.data;
@@ -104,7 +103,7 @@ void WatchedWeights::after_step(int step, const WeightRules& rules, bool watches
   watched_.begin(w, q.data(), n);
 }
 
-void WatchedWeights::save(std::vector<float>& out, const WeightRules& rules) const {
+void WatchedWeights::save(std::vector<float>& out) const {
   append(out, average_);
   for (const Oscillation* o : {&window_, &ramp_window_})
     for (const auto* values : arrays_of(*o)) append(out, *values);
@@ -116,7 +115,7 @@ void WatchedWeights::save(std::vector<float>& out, const WeightRules& rules) con
   }
 }
 
-void WatchedWeights::restore(WeightState& from, const WeightRules& rules, int step, int64_t n) {
+void WatchedWeights::restore(WeightState& from, int step, int64_t n) {
   const auto all = static_cast<size_t>(n);
   if (rules.decay > 0 && step >= rules.from) from.take(average_, all);
   if (rules.is_in_window(step) && !rules.resets_after(step))
