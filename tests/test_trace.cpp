@@ -4,6 +4,7 @@
 #include <map>
 
 #include "fp4/presets.h"
+#include "sim/engine/product.h"
 #include "sim/engine/trace.h"
 #include "src/arith/spec_text.h"
 #include "tasks/run.h"
@@ -50,14 +51,20 @@ TEST_CASE("what is measured of one operand and its product, by hand", "[quick]")
   const sim::RunOptions options;
   sim::Trace trace([&](const sim::TraceRow& r) { rows[r.operand + " " + r.quantity] = r.value; },
                    {options.trace_probes, options.trace_adders});
-  const GemmSpec spec;
-  QuantizeCall call;
-  call.x = view_of(x.data(), 1, 4);
-  call.spec = mxfp4_spec;
-  sim::Tensor c = tape.arena.tensor(1, 1);
-  c.data[0] = 50;
-  const std::string layer = "one";
-  trace.product(tape, Dispatcher("reference"), {layer, "wgrad", spec, call, call, nullptr, nullptr, c});
+  sim::Layer layer = {.name = "one"};
+  GemmSpec& spec = layer.products[static_cast<size_t>(sim::Gemm::wgrad)].spec;
+  spec.a.quant = spec.b.quant = mxfp4_spec;
+  const Dispatcher reference("reference");
+  const MatrixView row = view_of(x.data(), 1, 4);
+  float c = 50;
+  trace.product({.backend = {reference},
+                 .tape = tape,
+                 .layer = layer,
+                 .part = 0,
+                 .gemm = sim::Gemm::wgrad,
+                 .x = {row, row},
+                 .c = &c,
+                 .c_row = 1});
   const double square = 58.04, mean = square / 4;
   CHECK(rows.at("a amax") == 7);
   CHECK(rows.at("a rms") == Approx(std::sqrt(mean)));
