@@ -264,7 +264,7 @@ void command_gemm(CLI::App& app, Invocation&) {
   app.callback([o, &app] { run_gemm(app, *o); });
   set_example(app,
               "fp4sim gemm a.npy b.npy --spec nvfp4 --hardware b200 --out c.npy\n"
-              "  fp4sim gemm qa qb --alpha 0.5 --bias bias.npy --output-type bf16 --out d.npy");
+              "  fp4sim gemm a_codes b_codes --bias bias.npy --output-type bf16 --out d.npy");
 }
 
 }  // namespace fp4::tools
