@@ -7,7 +7,7 @@
 #include "sim/engine/product.h"
 #include "sim/rules/split.h"
 #include "src/arith/known_words.h"
-#include "src/text/error.h"
+#include "src/text/named_rows.h"
 
 namespace fp4::sim {
 
@@ -131,11 +131,9 @@ void Phases::finish(const Dispatcher& backend) {
                                [](const Layer& l) { return l.is_product && l.name.ends_with(".qk"); });
   if (recipe_.attention.any() && !may_lack && !has_attention_)
     throw Error("recipe attn: the model has no attention; accepted for: lm");
-  for (const std::string& name : p.names) {
-    std::vector<std::string> known;
-    for (const Layer* l : candidates) known.push_back(l->name);
-    if (std::find(known.begin(), known.end(), name) == known.end()) throw unknown_word("recipe layers", name, known);
-  }
+  std::vector<std::string> known;
+  for (const Layer* l : candidates) known.push_back(l->name);
+  for (const std::string& name : p.names) accepted_index("recipe layers", name, known);
   // Every kind of product in every phase, before any work; the first phase last.
   std::vector<GemmSpec> tried;
   const std::string whose = recipe_.name.empty() ? "" : "recipe " + recipe_.name + ": ";

@@ -38,7 +38,8 @@ class _Call(ctypes.Structure):
         for name, t in matrices.items():
             if t is not None:
                 setattr(self, name, t.data_ptr())
-                self.bf16 |= (t.dtype is torch.bfloat16) << MATRICES.index(name)
+                if t.dtype is torch.bfloat16:
+                    self.bf16 |= 1 << MATRICES.index(name)
 
 
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
