@@ -2,16 +2,19 @@
 
 namespace fp4::sim {
 
-std::vector<Quantized> EngineBackend::quantize_together(const std::vector<LackingOperand>& all) const {
-  std::vector<QuantizeCall> calls;
-  for (const LackingOperand& one : all) calls.push_back(one.call);
-  std::vector<Quantized> made(all.size());
-  if (resident != nullptr)
+void EngineBackend::quantize_together(const std::vector<LackingOperand>& all) const {
+  if (resident != nullptr) {
+    std::vector<QuantizeCall> calls;
+    for (const LackingOperand& one : all) calls.push_back(one.call);
+    std::vector<Quantized> made(all.size());
     resident->quantize_all(calls, made.data());
-  else
-    for (size_t i = 0; i < all.size(); ++i) host.quantize(calls[i], made[i]);
-  for (size_t i = 0; i < all.size(); ++i) *all[i].ready = &made[i];
-  return made;
+    for (size_t i = 0; i < all.size(); ++i) *all[i].out = std::move(made[i]);
+  }
+  for (const LackingOperand& one : all) {
+    if (resident == nullptr) host.quantize(one.call, *one.out);
+    if (one.amax != nullptr) *one.amax = one.out->amax;
+    if (one.ready != nullptr) *one.ready = one.out;
+  }
 }
 
 bool samples_amax(const Pass& pass, const QuantSpec& q) {

@@ -20,10 +20,12 @@ struct OperandPlace {
   int operand;
 };
 
-/// An operand to be quantised, and where its product is told.
+/// An operand to be quantised into `out`; where this step samples its amax, and its product is told.
 struct LackingOperand {
   QuantizeCall call;
-  const Quantized** ready;
+  Quantized* out;
+  float* amax = nullptr;
+  const Quantized** ready = nullptr;
 };
 
 /// Who quantises and multiplies: the dispatcher on the host, or `resident` alone, where operands and results lie.
@@ -37,8 +39,7 @@ struct EngineBackend {
   void dequantize(const Quantized& q, float* out, int threads) const {
     resident != nullptr ? resident->dequantize(q, out, threads) : host.dequantize(q, out, threads);
   }
-  /// The codes live as long as what is returned.
-  std::vector<Quantized> quantize_together(const std::vector<LackingOperand>& all) const;
+  void quantize_together(const std::vector<LackingOperand>& all) const;
 };
 
 /// The operands of one layer. A held amax is sampled in some training steps and stays until the next.

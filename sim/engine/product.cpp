@@ -15,15 +15,14 @@ static void plain_product(const ProductCall& p) {
 static constexpr std::array<void (*)(const ProductCall&), 5> ways = {plain_product, whole_product, split_product,
                                                                      sparse_product, called_product};
 
-void ProductCall::quantize(int operand, const QuantizeCall& call, Quantized& out) const {
-  backend.quantize(call, out);
-  if (samples_amax(tape.pass, call.spec))
-    layer.operands.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)] = out.amax;
+LackingOperand ProductCall::lacking(int operand, const QuantizeCall& call, Quantized& out) const {
+  float& held = layer.operands.held_amax[static_cast<size_t>(gemm)][static_cast<size_t>(operand)];
+  return {call, &out, samples_amax(tape.pass, call.spec) ? &held : nullptr};
 }
 
 const Quantized& ProductCall::quantized(int operand, MatrixView of) const {
   Quantized& out = layer.operands.scratch[operand];
-  quantize(operand, call(operand, of), out);
+  backend.quantize_together({lacking(operand, call(operand, of), out)});
   return out;
 }
 
@@ -44,12 +43,13 @@ void whole_product(const ProductCall& p) {
                 Error::failed);
 }
 
-void add_lacking(ProductCall& p, std::vector<LackingOperand>& all) {
+void add_lacking(ProductCall& p, std::vector<LackingOperand>& all, Quantized made[2]) {
   if (p.backend.resident == nullptr || p.way == ProductWay::plain) return;
   for (const int operand : {0, 1}) {
-    const QuantizeCall call = p.call(operand);
     const Quantized*& ready = p.ready[static_cast<size_t>(operand)];
-    if (ready == nullptr && !samples_amax(p.tape.pass, call.spec)) all.push_back({call, &ready});
+    if (ready != nullptr) continue;
+    all.push_back(p.lacking(operand, p.call(operand), made[operand]));
+    all.back().ready = &ready;
   }
 }
 

@@ -44,8 +44,7 @@ struct ProductCall {
   const GemmSpec& spec() const { return layer.spec(gemm); }
   QuantizeCall call(int operand, MatrixView of) const { return layer.call(tape.pass, {part, gemm, operand}, of); }
   QuantizeCall call(int operand) const { return call(operand, x[static_cast<size_t>(operand)]); }
-  /// Its amax is held where this step samples it.
-  void quantize(int operand, const QuantizeCall& call, Quantized& out) const;
+  LackingOperand lacking(int operand, const QuantizeCall& call, Quantized& out) const;
   /// Into the layer's scratch.
   const Quantized& quantized(int operand, MatrixView of) const;
   GemmOptions options() const { return {spec().accumulator, spec().hadamard.product_divisor(), tape.pass.threads}; }
@@ -64,8 +63,7 @@ void called_product(const ProductCall& p);
 Tensor as_multiplied(const Dispatcher& backend, Tape& tape, const Layer& layer, OperandPlace at, Tensor x);
 void note(const Dispatcher& backend, Tape& tape, const Layer& layer, int part, Tensor x, Tensor w, Tensor y);
 
-/// Operands that a device is to quantise for the product, but for those whose amax is being sampled. The host does it
-/// on the way.
-void add_lacking(ProductCall& p, std::vector<LackingOperand>& all);
+/// Operands that a device is to quantise for the product, into `made`. The host does it on the way.
+void add_lacking(ProductCall& p, std::vector<LackingOperand>& all, Quantized made[2]);
 
 }  // namespace fp4::sim

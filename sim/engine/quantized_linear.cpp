@@ -48,14 +48,11 @@ Var LinearEngine::forward(Tape& tape, int number, Var x, Var w, Var bias, bool r
   }
   saved.of_wgrad = apart.of_wgrad;
   std::vector<LackingOperand> lacking;
-  if (multiplies) add_lacking(p, lacking);
+  Quantized made[2];
+  if (multiplies) add_lacking(p, lacking, made);
   if (apart.of_wgrad != nullptr && !apart.only_backward)
-    lacking.push_back({layer.call(pass, {part, Gemm::wgrad, 1}, view(x->value).transposed()), &saved.of_wgrad});
-  std::vector<Quantized> made = backend_.quantize_together(lacking);
-  if (saved.of_wgrad != apart.of_wgrad) {
-    *apart.of_wgrad = std::move(made.back());
-    saved.of_wgrad = apart.of_wgrad;
-  }
+    lacking.push_back({layer.call(pass, {part, Gemm::wgrad, 1}, view(x->value).transposed()), apart.of_wgrad});
+  backend_.quantize_together(lacking);
   if (multiplies) {
     if (y->value.data == nullptr) y->value = tape.floats.tensor(rows, out);
     p.c = y->value.data;
@@ -119,9 +116,10 @@ void LinearEngine::backward(Tape& tape, Layer& layer, int part, const SavedForwa
   of_w.ready[1] = saved.of_wgrad, of_w.split = &use;
   if (needs_x) of_x.ready[1] = turned_weights(layer, part);
   std::vector<LackingOperand> lacking;
-  if (needs_x) add_lacking(of_x, lacking);
-  if (needs_w) add_lacking(of_w, lacking);
-  const std::vector<Quantized> made = backend_.quantize_together(lacking);
+  Quantized made[4];
+  if (needs_x) add_lacking(of_x, lacking, made);
+  if (needs_w) add_lacking(of_w, lacking, made + 2);
+  backend_.quantize_together(lacking);
   if (needs_x) gradient(of_x, 0, saved, w.data && f.hadamard.size > 0);
   if (needs_w) gradient(of_w, 1, saved, x.data && f.hadamard.size > 0);
 }

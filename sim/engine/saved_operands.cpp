@@ -46,8 +46,8 @@ ForwardCodes& codes_of(Layer& layer, int part) {
   return layer.parts[static_cast<size_t>(part)];
 }
 
-// Quantises an operand of fprop once, for the product and for what backward needs of it.
-SavedOperand save(const ProductCall& p, int operand, Tensor x, bool decodes, bool is_there) {
+// An operand of fprop that is to be quantised once, for the product and for what backward needs of it.
+SavedOperand save(const ProductCall& p, int operand, Tensor x, std::vector<LackingOperand>& lacking) {
   Tape& tape = p.tape;
   Quantized& q = codes_of(p.layer, p.part)[static_cast<size_t>(operand)];
   SavedOperand saved = {&q, x, {}};
@@ -60,14 +60,7 @@ SavedOperand save(const ProductCall& p, int operand, Tensor x, bool decodes, boo
     call.x = view(saved.met);
     call.hadamard = {};
   }
-  if (!is_there) {
-    p.quantize(operand, call, q);
-    if (operand == 1) p.layer.weights.lean(q);
-  }
-  if (decodes) {
-    saved.decoded = tape.floats.tensor(static_cast<int>(q.rows), static_cast<int>(q.cols));
-    p.backend.dequantize(q, saved.decoded.data, tape.pass.threads);
-  }
+  lacking.push_back(p.lacking(operand, call, q));
   return saved;
 }
 
@@ -84,13 +77,20 @@ void save_operands(ProductCall& p, SavedForward& saved, bool decodes, bool is_th
       reads_x || (training && !f.a.estimator.is_straight_through()),
       reads_w || p.layer.weights.has_average() ||
           (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b))))};
+  std::vector<LackingOperand> lacking;
+  for (const int operand : {0, 1})
+    if (!splits[operand] && keeps[operand])
+      saved.of[operand] = save(p, operand, operand == 0 ? saved.x->value : saved.weights, lacking);
+  if (!is_there) p.backend.quantize_together(lacking);
   for (const int operand : {0, 1}) {
     SavedOperand& own = saved.of[operand];
-    const bool reads_values = reads[operand] && decodes;
-    if (!splits[operand] && keeps[operand])
-      own = save(p, operand, operand == 0 ? saved.x->value : saved.weights, reads_values, is_there);
-    if (splits[operand] && reads_values) p.split->decoded[operand] = &own.decoded;
-    p.ready[static_cast<size_t>(operand)] = own.quantized;
+    const Quantized* const q = p.ready[static_cast<size_t>(operand)] = own.quantized;
+    if (q != nullptr && operand == 1 && !is_there) p.layer.weights.lean(codes_of(p.layer, p.part)[1]);
+    if (!reads[operand] || !decodes) continue;
+    if (splits[operand]) p.split->decoded[operand] = &own.decoded;
+    if (q == nullptr) continue;
+    own.decoded = p.tape.floats.tensor(static_cast<int>(q->rows), static_cast<int>(q->cols));
+    p.backend.dequantize(*q, own.decoded.data, p.tape.pass.threads);
   }
 }
 

@@ -81,6 +81,24 @@ void launch(Device& device, const Kernel& kernel, int64_t groups) {
   }
 }
 
+// Kernels of one kind for some operands, in one launch.
+template <class Kernel>
+class Joint {
+ public:
+  void add(const Kernel& kernel, int64_t groups) {
+    several_.first[several_.count] = groups_;
+    several_.of[several_.count++] = kernel;
+    groups_ += groups;
+  }
+  void launch(Device& device) const {
+    if (groups_ != 0) gpu::launch(device, several_, groups_);
+  }
+
+ private:
+  Several<Kernel> several_;
+  int64_t groups_ = 0;
+};
+
 // Freed blocks are kept by size (rounded up to a power of two) and used again: a training step allocates nothing after
 // the first. Not for several threads at once.
 class Pool {

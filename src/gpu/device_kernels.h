@@ -21,6 +21,7 @@ using AmdFolded32 = FoldedGemm<AmdUnit, 32>;
 using AmdFolded16 = FoldedGemm<AmdUnit, 16>;
 using Measures = Several<Measure>;
 using BlocksScales = Several<BlockScales>;
+using ExpandOperands = Several<ExpandOperand>;
 using QuantizeTiles = Several<QuantizeTile>;
 using QuickRowsPower = Several<QuickRows<ScaleMode::power>>;
 using QuickRowsMantissa = Several<QuickRows<ScaleMode::mantissa>>;
@@ -34,12 +35,12 @@ using QuickTileMantissa = Several<QuickTile<ScaleMode::mantissa>>;
   apply(ElementLoop) apply(UpdateLoop) apply(SoftmaxRows) apply(SoftmaxBackward) apply(SquareLoss) apply(RmsNormRows) \
       apply(ColumnSums) apply(StridedGemm)
 // Kernels of both vendors; the matrix units are a device's own.
-#define FP4_GPU_COMMON_KERNELS(apply)                                                                             \
-  apply(Measures) apply(OuterFactors) apply(BlocksScales) apply(QuantizeTiles) apply(QuantizeBothWays)            \
-      apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower) apply(QuickTileMantissa)               \
-          apply(SignsOfClock) apply(Dequantize) apply(PlainGemm) apply(WideGemm) apply(DecodeInOrder)             \
-              apply(OrderedGemm) apply(ExpandOperand) apply(FindTileFacts) apply(FoldOperands) apply(CompareBits) \
-                  apply(ProbeNative) FP4_GPU_TRAINER_KERNELS(apply)
+#define FP4_GPU_COMMON_KERNELS(apply)                                                                            \
+  apply(Measures) apply(OuterFactors) apply(BlocksScales) apply(QuantizeTiles) apply(QuantizeBothWays)           \
+      apply(QuickRowsPower) apply(QuickRowsMantissa) apply(QuickTilePower) apply(QuickTileMantissa)              \
+          apply(SignsOfClock) apply(Dequantize) apply(PlainGemm) apply(WideGemm) apply(DecodeInOrder)            \
+              apply(OrderedGemm) apply(ExpandOperands) apply(FoldOperands) apply(CompareBits) apply(ProbeNative) \
+                  FP4_GPU_TRAINER_KERNELS(apply)
 #define FP4_GPU_NVIDIA_KERNELS(apply) apply(NvidiaFolded32) apply(NvidiaFolded16)
 #define FP4_GPU_AMD_KERNELS(apply)    apply(AmdFolded32) apply(AmdFolded16)
 #define FP4_GPU_KERNELS(apply)        FP4_GPU_COMMON_KERNELS(apply) FP4_GPU_NVIDIA_KERNELS(apply) FP4_GPU_AMD_KERNELS(apply)

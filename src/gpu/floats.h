@@ -2,7 +2,7 @@
 // rounded to nearest even when they are written. Which of both is the same in a whole launch.
 #pragma once
 
-#include "fp4/bits.h"
+#include "fp4/arithmetic.h"
 #include "src/gpu/group.h"
 
 namespace fp4::gpu {
@@ -36,8 +36,8 @@ struct Floats {
       data[i] = value;
       return;
     }
-    const uint32_t bits = bits_of(value), rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
-    reinterpret_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(is_nan(value) ? canonical_nan_bits >> 16 : rounded);
+    const uint32_t bits = is_nan(value) ? canonical_nan_bits : bits_of(rounded_to_bf16(value));
+    reinterpret_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(bits >> 16);
   }
 };
 

@@ -58,30 +58,31 @@ struct ExpandedBuffers {
   Buffer<TileFacts> facts;
 };
 
-ExpandedBuffers expand(Pool& pool, const Operand& o) {
+ExpandedBuffers expand(Pool& pool, const Operand& o, Joint<ExpandOperand>& together) {
   ExpandedBuffers r;
   const int64_t padded = tiles_over(o.cols, matrix_k) * matrix_k;
   r.values = Buffer<int8_t>(pool, o.rows * padded);
   r.words = Buffer<uint32_t>(pool, o.rows * (padded / Expanded::run));
-  r.facts = Buffer<TileFacts>(pool, tiles_over(o.rows, matrix_tile));
-  r.e = {r.values.data(), r.words.data(), r.facts.data(), o.rows, padded};
-  launch(pool.device(), ExpandOperand{o, r.e}, groups_for(o.rows * r.e.runs()));
-  launch(pool.device(), FindTileFacts{r.e}, tiles_over(o.rows, matrix_tile));
+  ExpandOperand kernel = {o, {r.values.data(), r.words.data(), nullptr, o.rows, padded}};
+  r.facts = Buffer<TileFacts>(pool, kernel.groups());
+  kernel.out.facts = r.facts.data();
+  together.add(kernel, kernel.groups());
+  r.e = kernel.out;
   return r;
 }
 
 void wide_gemm(Pool& pool, const PlainGemm& plain, int widest_spread) {
-  const ExpandedBuffers a = expand(pool, plain.a);
-  const ExpandedBuffers b = expand(pool, plain.b);
+  Joint<ExpandOperand> together;
+  const ExpandedBuffers a = expand(pool, plain.a, together), b = expand(pool, plain.b, together);
+  together.launch(pool.device());
   const int quantum = plain.a.quantizer.element.quantum_log2() + plain.b.quantizer.element.quantum_log2();
-  const TileRule rule = {a.e.facts, b.e.facts, quantum, widest_spread};
-  const WideGemm kernel = {
-      plain, rule, a.e, b.e, RowOfCodes(plain.a, 0).scale_min_exponent(), RowOfCodes(plain.b, 0).scale_min_exponent()};
+  const WideGemm kernel = {plain,
+                           {quantum, widest_spread},
+                           a.e,
+                           b.e,
+                           RowOfCodes(plain.a, 0).scale_min_exponent(),
+                           RowOfCodes(plain.b, 0).scale_min_exponent()};
   launch(pool.device(), kernel, tiles_over(plain.a.rows, WideGemm::side) * plain.groups_across(WideGemm::side));
-  PlainGemm rest = plain;
-  rest.only_remaining = true;
-  rest.rule = rule;
-  launch(pool.device(), rest, matrix_tiles(plain));
 }
 
 // What is summed by fma in ascending k, as gemm_output() in gemm.h decides.

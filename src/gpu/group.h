@@ -8,12 +8,14 @@
 #include "fp4/bits.h"
 
 // Loops over registers are unrolled: an index that stays variable would put the array into memory. Loops whose bodies
-// already fill the registers stay loops.
+// already fill the registers stay loops. What is called seldom stays apart, and its registers with it.
 #if FP4_DEVICE_CODE
+#define FP4_GPU_APART __attribute__((noinline))
 #define FP4_UNROLL    _Pragma("unroll")
 #define FP4_NO_UNROLL _Pragma("unroll 1")
 #define FP4_UNROLL_16 _Pragma("unroll 16")
 #else
+#define FP4_GPU_APART
 #define FP4_UNROLL
 #define FP4_NO_UNROLL
 #define FP4_UNROLL_16

@@ -1,5 +1,5 @@
-// C = Q(A) Q(B)^T by the core's own dot(), one thread an output: every spec and accumulator, and the tiles that faster
-// kernels leave out.
+// C = Q(A) Q(B)^T by the core's own dot(), one thread an output: every spec and accumulator, and the outputs that
+// faster kernels leave out.
 #pragma once
 
 #include "src/gpu/expand_kernels.h"
@@ -16,9 +16,6 @@ struct PlainGemm {
   GemmFinish finish;
   Floats<float> c;           // [a.rows, b.rows]
   Floats<const float> bias;  // [b.rows], added to each row; null: none
-  // Set: a group is a 128 x 128 tile, and most find that another kernel makes theirs.
-  bool only_remaining = false;
-  TileRule rule;
 
   // What a sum is multiplied by: one factor for all of C, where no operand has factors of its own per 128.
   FP4_HD float finish_factor() const { return finish.factor(a.factor(0, 0).g * b.factor(0, 0).g); }
@@ -26,20 +23,15 @@ struct PlainGemm {
     c.set(row * b.rows + col, bias.data != nullptr ? sum + bias.at(col) : sum);
   }
   FP4_HD int64_t groups_across(int extent) const { return tiles_over(b.rows, extent); }
-  FP4_HD void operator()(Group group, int64_t number, uint32_t*) const {
-    const int extent = only_remaining ? matrix_tile : side;
-    const int64_t tile_a = number / groups_across(extent);
-    const int64_t tile_b = number % groups_across(extent);
-    if (only_remaining && rule.fits(tile_a, tile_b)) return;
-    const int squares = extent / side;
-    for (int square = 0; square < squares * squares; ++square) {
-      group.for_each(side * side, [&](int64_t i) {
-        const int64_t row = tile_a * extent + square / squares * side + i / side;
-        const int64_t col = tile_b * extent + square % squares * side + i % side;
-        if (row >= a.rows || col >= b.rows) return;
-        store(row, col, gemm_output(accumulator, RowOfCodes(a, row), RowOfCodes(b, col), a.cols, finish));
-      });
-    }
+  FP4_HD void operator()(Group group, int64_t number, uint32_t*) const { square(group, number, side); }
+  // Outputs of square `number` of that extent.
+  FP4_GPU_APART FP4_HD void square(Group group, int64_t number, int extent) const {
+    group.for_each(extent * extent, [&](int64_t i) {
+      const int64_t row = number / groups_across(extent) * extent + i / extent;
+      const int64_t col = number % groups_across(extent) * extent + i % extent;
+      if (row >= a.rows || col >= b.rows) return;
+      store(row, col, gemm_output(accumulator, RowOfCodes(a, row), RowOfCodes(b, col), a.cols, finish));
+    });
   }
 };
 

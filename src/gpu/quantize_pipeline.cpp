@@ -22,24 +22,6 @@ bool has_wide_blocks(const QuantSpec& s, int transform) {
   return s.block.kind != BlockKind::square || std::max(s.block.size, transform) > square_tile.cols();
 }
 
-// Kernels of one kind for some operands, in one launch.
-template <class Kernel>
-class Joint {
- public:
-  void add(const Kernel& kernel, int64_t groups) {
-    several_.first[several_.count] = groups_;
-    several_.of[several_.count++] = kernel;
-    groups_ += groups;
-  }
-  void launch(Device& device) const {
-    if (groups_ != 0) gpu::launch(device, several_, groups_);
-  }
-
- private:
-  Several<Kernel> several_;
-  int64_t groups_ = 0;
-};
-
 // Which bits carry a block's maximum into the next exponent, so that e = exponent(bits + carry) - 2: the rules' own
 // thresholds 1.75, 1.5 and 1.8125 over 2^e (scale_rule.h) for e2m1.
 struct PowerCarry {

@@ -152,12 +152,6 @@ FP4_HD inline QuickCodes mantissa_run(const float (&x)[run_elements], const Floa
   return result;
 }
 
-#if FP4_DEVICE_CODE
-#define FP4_GPU_APART __attribute__((noinline))
-#else
-#define FP4_GPU_APART
-#endif
-
 // The same from shared memory, with the core's own functions for what is in doubt: blocks with infinities, scales,
 // single elements.
 FP4_GPU_APART FP4_HD inline QuickCodes slow_run(const Quantizer& q, const float* x, int stride, int block,

@@ -1,7 +1,7 @@
 // Accumulators that round a group of products, or nothing before the end, in 64-bit integers: kind `group` (exact,
 // k64_rz) and kind `aligned` with dots of 16 (fused35_rz), on byte elements with 8-bit scales. A term is the dot of 16
 // elements times both scales: an integer D*mA*mB (at most 18 + 8 + 8 bits) times a power of two. Terms of a tile whose
-// exponents spread too far for 64 bits, and scales that are NaN, zero or subnormal, are left to PlainGemm
+// exponents spread too far for 64 bits, and scales that are NaN, zero or subnormal, are PlainGemm's
 // (TileRule::widest_spread).
 #pragma once
 
@@ -78,11 +78,11 @@ struct WideGemm {
   FP4_HD void operator()(Group group, int64_t number, uint32_t* shared) const {
     const int64_t first_row = number / plain.groups_across(side) * side;
     const int64_t first_col = number % plain.groups_across(side) * side;
-    const int64_t tile_a = first_row / matrix_tile;
-    const int64_t tile_b = first_col / matrix_tile;
-    if (!rule.fits(tile_a, tile_b)) return;
+    const TileFacts of_a = a.tile_facts(group, first_row / matrix_tile, shared);
+    const TileFacts of_b = b.tile_facts(group, first_col / matrix_tile, shared);
+    if (!rule.fits(of_a, of_b)) return plain.square(group, number, side);
     // The lowest exponent that a product of two short scales and two elements has in this tile.
-    const int lowest = a.facts[tile_a].lowest + b.facts[tile_b].lowest - 2 * 134 + rule.quantum_log2;
+    const int lowest = static_cast<int>(of_a.lowest + of_b.lowest) - 2 * 134 + rule.quantum_log2;
     uint32_t* values_b = shared + side * row_words;
     uint32_t* words_a = values_b + side * row_words;
     uint32_t* words_b = words_a + side * runs;
