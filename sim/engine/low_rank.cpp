@@ -13,41 +13,50 @@ struct Dense {
   int rows = 0, cols = 0;
   std::vector<double> values;
   Dense(int r, int c) : rows(r), cols(c), values(static_cast<size_t>(int64_t{r} * c)) {}
-  double& at(int r, int c) { return values[static_cast<size_t>(int64_t{r} * cols + c)]; }
-  double at(int r, int c) const { return values[static_cast<size_t>(int64_t{r} * cols + c)]; }
+  double* row(int r) { return values.data() + int64_t{r} * cols; }
+  const double* row(int r) const { return values.data() + int64_t{r} * cols; }
+  double& at(int r, int c) { return row(r)[c]; }
+  double at(int r, int c) const { return row(r)[c]; }
 };
 
-// X Z, or X^T Z; sums over the inner index, ascending.
-Dense times(const Dense& x, bool transposed, const Dense& z) {
-  Dense y(transposed ? x.cols : x.rows, z.cols);
-  for (int r = 0; r < x.rows; ++r)
-    for (int c = 0; c < x.cols; ++c) {
-      const double value = x.at(r, c);
-      const int to = transposed ? c : r, from = transposed ? r : c;
-      for (int j = 0; j < z.cols; ++j) y.at(to, j) += value * z.at(from, j);
-    }
+Dense turned(const Dense& x) {
+  Dense y(x.cols, x.rows);
+  for (int first = 0; first < x.cols; first += 8)
+    for (int r = 0; r < x.rows; ++r)
+      for (int c = first; c < std::min(first + 8, x.cols); ++c) y.at(c, r) = x.at(r, c);
   return y;
 }
 
-// Orthonormal columns by Gram-Schmidt, twice over. A column of which less than 2^-40 is left lay within those before
-// it: what is left is rounding noise, and the column becomes zero.
-void orthonormalise(Dense& y) {
-  const auto squares_of = [&y](int j) {
+// Z X; sums over the inner index, ascending.
+Dense times(const Kernels& k, const Dense& z, const Dense& x) {
+  constexpr int at_once = 256;  // columns, of which those of all rows of Y stay in the fastest cache
+  Dense y(z.rows, x.cols);
+  for (int first = 0; first < x.cols; first += at_once)
+    for (int i = 0; i < x.rows; ++i)
+      for (int j = 0; j < z.rows; ++j)
+        k.add_scaled(y.row(j) + first, z.at(j, i), x.row(i) + first, std::min(at_once, x.cols - first));
+  return y;
+}
+
+// Orthonormal rows by Gram-Schmidt, twice over. A row of which less than 2^-40 is left lay within those before it: what
+// is left is rounding noise, and the row becomes zero.
+void orthonormalise(const Kernels& k, Dense& y) {
+  const auto dot = [&y](int i, int j) {
+    const double *a = y.row(i), *b = y.row(j);
     double sum = 0;
-    for (int r = 0; r < y.rows; ++r) sum += y.at(r, j) * y.at(r, j);
+    for (int c = 0; c < y.cols; ++c) sum += a[c] * b[c];
     return sum;
   };
-  for (int j = 0; j < y.cols; ++j)
+  for (int j = 0; j < y.rows; ++j)
     for (int pass = 0; pass < 2; ++pass) {
-      const double before = squares_of(j);
+      double* const own = y.row(j);
+      const double before = dot(j, j);
       for (int i = 0; i < j; ++i) {
-        double along = 0;
-        for (int r = 0; r < y.rows; ++r) along += y.at(r, i) * y.at(r, j);
-        for (int r = 0; r < y.rows; ++r) y.at(r, j) -= along * y.at(r, i);
+        k.add_scaled(own, -dot(i, j), y.row(i), y.cols);
       }
-      const double squares = squares_of(j);
+      const double squares = dot(j, j);
       const double norm = squares > 0x1p-80 * before ? std::sqrt(squares) : INFINITY;
-      for (int r = 0; r < y.rows; ++r) y.at(r, j) /= norm;
+      for (int c = 0; c < y.cols; ++c) own[c] /= norm;
     }
 }
 
@@ -98,14 +107,16 @@ LowRank low_rank(const Tape& tape, MatrixView view, double share, RandomPlace dr
   std::vector<float> normals(z.values.size());
   tape.k.normals(normals.data(), 0, static_cast<int64_t>(normals.size()), draws.seed, draws.stream, draws.step);
   std::copy(normals.begin(), normals.end(), z.values.begin());
-  Dense y = times(x, false, z);
-  orthonormalise(y);
-  z = times(x, true, y);
-  orthonormalise(z);
-  y = times(x, false, z);
-  orthonormalise(y);
-  const Dense b = times(x, true, y);  // B^T [cols, width]
-  Dense g = times(b, true, b);
+  const Dense columns = turned(x);
+  z = turned(z);
+  Dense y = times(tape.k, z, columns);  // (X Z)^T
+  orthonormalise(tape.k, y);
+  z = times(tape.k, y, x);
+  orthonormalise(tape.k, z);
+  y = times(tape.k, z, columns);
+  orthonormalise(tape.k, y);
+  const Dense b = times(tape.k, y, x);  // B [width, cols]
+  Dense g = times(tape.k, b, turned(b));
   const Dense w = diagonalise(g);
 
   std::vector<int> order(static_cast<size_t>(width));
@@ -116,7 +127,7 @@ LowRank low_rank(const Tape& tape, MatrixView view, double share, RandomPlace dr
     const double value = std::sqrt(std::max(g.at(column, column), 0.0));
     const auto combined = [&](const Dense& m, int r) {
       double sum = 0;
-      for (int i = 0; i < width; ++i) sum += m.at(r, i) * w.at(i, column);
+      for (int i = 0; i < width; ++i) sum += m.at(i, r) * w.at(i, column);
       return sum;
     };
     if (value == 0) continue;
@@ -124,14 +135,16 @@ LowRank low_rank(const Tape& tape, MatrixView view, double share, RandomPlace dr
     for (int r = 0; r < rows; ++r) out.left.row(j)[r] = static_cast<float>(combined(y, r));
     for (int c = 0; c < cols; ++c) out.right.row(j)[c] = static_cast<float>(combined(b, c) / value);
   }
-  for (int r = 0; r < rows; ++r)
-    for (int c = 0; c < cols; ++c) {
-      double sum = 0;
-      for (int j = 0; j < rank; ++j)
-        sum += static_cast<double>(out.left.row(j)[r]) * static_cast<double>(out.values.data[j]) *
-               static_cast<double>(out.right.row(j)[c]);
-      out.rest.row(r)[c] = static_cast<float>(x.at(r, c) - sum);
+  Dense right(rank, cols), sum(1, cols);
+  std::copy(out.right.data, out.right.data + out.right.size(), right.values.begin());
+  for (int r = 0; r < rows; ++r) {
+    std::fill(sum.values.begin(), sum.values.end(), 0.0);
+    for (int j = 0; j < rank; ++j) {
+      const double factor = static_cast<double>(out.left.row(j)[r]) * static_cast<double>(out.values.data[j]);
+      tape.k.add_scaled(sum.row(0), factor, right.row(j), cols);
     }
+    for (int c = 0; c < cols; ++c) out.rest.row(r)[c] = static_cast<float>(x.at(r, c) - sum.at(0, c));
+  }
   return out;
 }
 

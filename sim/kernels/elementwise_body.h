@@ -1,6 +1,9 @@
 // Loops without an order: every element for itself, or every column.
 // Part of kernels_body.h, which says how it is included.
 
+static void add_scaled(double* __restrict to, double factor, const double* __restrict from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] += factor * from[i];
+}
 static void add(float* __restrict y, const float* __restrict x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = y[i] + x[i];
 }

@@ -10,9 +10,9 @@
               apply(square_loss_backward) apply(rmsnorm) apply(rmsnorm_backward) apply(rope) apply(causal_softmax) \
                   apply(causal_softmax_backward) apply(sum) apply(dot) apply(all_finite) apply(adam) apply(sgd)
 // What host code alone calls; `panel_width` stands between the two lists.
-#define FP4_HOST_LOOPS(apply)                                                                                   \
-  apply(slopes) apply(scale_sums) apply(scale_terms) apply(powers) apply(philox) apply(normals) apply(uniforms) \
-      apply(sin_cos)
+#define FP4_HOST_LOOPS(apply)                                                                                     \
+  apply(add_scaled) apply(slopes) apply(scale_sums) apply(scale_terms) apply(powers) apply(philox) apply(normals) \
+      apply(uniforms) apply(sin_cos)
 #define FP4_HOST_PRODUCTS(apply) apply(pack) apply(gemm) apply(gemm_in_place)
 
 #define FP4_LOOP(loop) .loop = loop,

@@ -149,6 +149,7 @@ struct Kernels {
   bool (*adam)(float* w, float* m, float* v, const float* g, int64_t n, const AdamStep& step);
   bool (*sgd)(float* w, float* m, const float* g, int64_t n, float lr, float momentum, float weight_decay,
               float gradient_scale);
+  void (*add_scaled)(double* to, double factor, const double* from, int64_t n);  // to += factor * from
 
   // out[i] = upstream[i] * Q'(u(x[i])), all x finite. False: one of the payloads could round either way from
   // its fp64 quotient; nothing is to be used.
