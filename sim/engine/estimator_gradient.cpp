@@ -8,6 +8,7 @@
 
 #include "fp4/gemm.h"
 #include "sim/engine/scale_terms.h"
+#include "src/arith/known_words.h"
 
 namespace fp4::sim {
 
@@ -34,22 +35,14 @@ TensorFactor factor_at(const Quantizer& quantizer, const Quantized& q, Tensor x,
 // What the kernels know; others are block_gradient's.
 bool is_known(Estimator e) {
   using enum Estimator;
-  constexpr Estimator known[] = {
-      ste, clipped_ste, dge, dge_raw, sigmoid, spline, dge_raw_as_published, sigmoid_as_published, spline_as_published};
-  return std::find(std::begin(known), std::end(known), e) != std::end(known);
+  return is_one_of(e, {ste, clipped_ste, dge, dge_raw, sigmoid, spline, dge_raw_as_published, sigmoid_as_published,
+                       spline_as_published});
 }
 
 bool is_known(ScaleGradient g) {
   using enum ScaleGradient;
-  constexpr ScaleGradient known[] = {none,
-                                     absmax,
-                                     absmax_diagonal,
-                                     hardsoftmax,
-                                     softsoftmax,
-                                     absmax_as_published,
-                                     hardsoftmax_as_published,
-                                     softsoftmax_as_published};
-  return std::find(std::begin(known), std::end(known), g) != std::end(known);
+  return is_one_of(g, {none, absmax, absmax_diagonal, hardsoftmax, softsoftmax, absmax_as_published,
+                       hardsoftmax_as_published, softsoftmax_as_published});
 }
 
 // The kind of payload arithmetic that serves every scale of an operand, if there is one: a single fp32 operation where

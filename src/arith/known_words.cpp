@@ -1,16 +1,10 @@
 // Lists, not tables of all words: a new enumerator is one that no fast path knows.
 #include "src/arith/known_words.h"
 
-#include <algorithm>
 #include <initializer_list>
 
 namespace fp4 {
 namespace {
-
-template <class Word>
-bool is_one_of(Word word, std::initializer_list<Word> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 bool is_known(Element word) {
   using enum Element;
@@ -127,7 +121,8 @@ bool is_known_to_quantisers(const QuantSpec& s) {
          {PayloadOrder::divide, PayloadOrder::reciprocal, PayloadOrder::te, PayloadOrder::vllm,
           PayloadOrder::divide_global, PayloadOrder::multiply_global, PayloadOrder::divide_then_multiply},
          PayloadOrder::of_arithmetic);
-  forget(rest.scale_rule, {ScaleRule::even_above, ScaleRule::nearest_log2_amax, ScaleRule::floor_plus_one},
+  forget(rest.scale_rule,
+         {ScaleRule::even_above, ScaleRule::nearest_log2_amax, ScaleRule::floor_plus_one},
          ScaleRule::floor);
   forget(rest.scale_rounding, {Rounding::nearest_away, Rounding::toward_zero}, Rounding::nearest_even);
   forget(rest.tensor_scale, {TensorScale::given}, TensorScale::current);

@@ -3,9 +3,16 @@
 // vector code and the drawn tests.
 #pragma once
 
+#include <algorithm>
+
 #include "fp4/spec.h"
 
 namespace fp4 {
+
+template <class Word>
+bool is_one_of(Word word, std::initializer_list<Word> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 bool is_known(const QuantSpec& spec);
 bool is_known(Arithmetic word);
