@@ -10,7 +10,7 @@
 #include "fp4/codec.h"
 #include "src/arith/backend_reference.h"
 #include "src/arith/spec_text.h"
-#include "src/backends/backend_listed.h"
+#include "src/listed/backend_listed.h"
 #include "tests/support/same_floats.h"
 #include "tests/support/share.h"
 

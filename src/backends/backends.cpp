@@ -6,27 +6,24 @@
 #include "fp4/gemm.h"
 #include "src/arith/known_words.h"
 #include "src/arith/spec_text.h"
-#include "src/backends/backend_listed.h"
 #include "src/backends/declined.h"
 #include "src/backends/near_powers.h"
 #include "src/backends/strange_codes.h"
 #include "src/cpu/vector_backends.h"
 #include "src/gpu/gpu_backend.h"
+#include "src/listed/backend_listed.h"
 #include "src/text/named_rows.h"
 
 namespace fp4 {
 
 // Fastest first. A new fast path is one file and one line here.
 const std::vector<const Backend*>& all_backends() {
-  static const std::vector<const Backend*> list = {
-#if defined(__x86_64__)
-    &avx512_backend(),
-    &avx2_backend(),
-#endif
-    &generic_backend(),
-    &gpu_backend(),  // after the CPU's fast paths: host operands pay for the way to the device and back
-    &reference_backend()
-  };
+  static const std::vector<const Backend*> list = [] {
+    std::vector<const Backend*> all = vector_backends();
+    all.push_back(&gpu_backend());  // after the CPU's fast paths: host operands pay for the way to the device and back
+    all.push_back(&reference_backend());
+    return all;
+  }();
   return list;
 }
 

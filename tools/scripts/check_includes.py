@@ -18,7 +18,7 @@ import sys
 
 ORDER = ["include", "src", "sim", "tasks", "sweeps", "tools", "tests"]
 ROOMS = {
-    "src": ["text", "threads", "files", "layout", "arith", "cpu", "gpu", "backends", "stream", "model", "golden", "c_api"],
+    "src": ["text", "threads", "files", "layout", "arith", "cpu", "listed", "gpu", "backends", "stream", "model", "golden", "c_api"],
     "sim": ["kernels", "tape", "rules", "engine", "net", "train"],
     "sweeps": ["cost", "grid", "engine", "judge", "explore", "report"],
 }

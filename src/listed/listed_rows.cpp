@@ -1,4 +1,4 @@
-#include "src/backends/listed_rows.h"
+#include "src/listed/listed_rows.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
-#include "src/backends/listed_scales.h"
+#include "src/listed/listed_scales.h"
 
 #include <cmath>
 
-#include "src/backends/listed_codes.h"
+#include "src/listed/listed_codes.h"
 
 namespace fp4 {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fp4/backend.h"
-#include "src/backends/listed_codes.h"
-#include "src/backends/listed_lookup.h"
-#include "src/backends/listed_scales.h"
+#include "src/listed/listed_codes.h"
+#include "src/listed/listed_lookup.h"
+#include "src/listed/listed_scales.h"
 
 namespace fp4 {
 

@@ -1,4 +1,4 @@
-#include "src/backends/backend_listed.h"
+#include "src/listed/backend_listed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,12 +8,13 @@
 
 #include "fp4/codec.h"
 #include "src/arith/amax.h"
+#include "src/arith/backend_reference.h"
 #include "src/arith/known_words.h"
-#include "src/backends/backends.h"
-#include "src/backends/listed_codes.h"
-#include "src/backends/listed_lookup.h"
-#include "src/backends/listed_products.h"
-#include "src/backends/listed_rows.h"
+#include "src/cpu/vector_backends.h"
+#include "src/listed/listed_codes.h"
+#include "src/listed/listed_lookup.h"
+#include "src/listed/listed_products.h"
+#include "src/listed/listed_rows.h"
 #include "src/threads/parallel.h"
 
 namespace fp4 {
@@ -241,7 +242,7 @@ class ListedBackend final : public Backend {
   }
   static const Backend& fastest_dequantizer(const Quantized& q) {
     if (listed_backend().supports_dequantize(q)) return listed_backend();
-    for (const Backend* b : vector_backends())
+    for (const Backend* b : vectors())
       if (b->supports_dequantize(q)) return *b;
     return reference_backend();
   }
@@ -252,17 +253,15 @@ class ListedBackend final : public Backend {
   static const Backend* inner(const std::optional<QuantSpec>& a, const std::optional<QuantSpec>& b,
                               const GemmOptions& options) {
     if (!a || !b) return nullptr;
-    for (const Backend* backend : vector_backends())
+    for (const Backend* backend : vectors())
       if (backend->supports_gemm(*a, *b, options)) return backend;
     return nullptr;
   }
-  static const std::vector<const Backend*>& vector_backends() {
+  // Those of this machine.
+  static const std::vector<const Backend*>& vectors() {
     static const std::vector<const Backend*> list = [] {
-      std::vector<const Backend*> found;
-      for (const Backend* b : all_backends()) {
-        const std::string_view name = b->name();
-        if ((name == "avx512" || name == "avx2" || name == "generic") && b->available()) found.push_back(b);
-      }
+      std::vector<const Backend*> found = vector_backends();
+      std::erase_if(found, [](const Backend* b) { return !b->available(); });
       return found;
     }();
     return list;
@@ -273,7 +272,7 @@ class ListedBackend final : public Backend {
     const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
     storage.resize(static_cast<size_t>(call.x.rows * k));
     const Backend* fast = &reference_backend();
-    for (const Backend* b : vector_backends())
+    for (const Backend* b : vectors())
       if (b->supports_hadamard(call.hadamard)) {
         fast = b;
         break;

@@ -1,4 +1,4 @@
-#include "src/backends/listed_products.h"
+#include "src/listed/listed_products.h"
 
 #include <cmath>
 #include <cstring>
@@ -6,16 +6,15 @@
 
 #include "fp4/gemm.h"
 #include "src/threads/parallel.h"
+#if defined(__x86_64__)
+#include "src/cpu/simd/intrinsics.h"
+#endif
 
 namespace fp4 {
 namespace listed_products {
 namespace {
 
-constexpr int lanes = 8, tile_rows = 8;
-typedef double Doubles __attribute__((vector_size(8 * lanes)));
-typedef float Floats __attribute__((vector_size(4 * lanes)));
-typedef int64_t Longs __attribute__((vector_size(8 * lanes)));
-typedef int32_t Ints __attribute__((vector_size(4 * lanes)));
+constexpr int tile_rows = 8;
 
 // The one or two grids of an operand: whole numbers of steps by code.
 struct Grids {
@@ -106,115 +105,77 @@ int128 whole_dot(const Product& p, int64_t row, int64_t col, int64_t block) {
   const double *x = p.a.value.data() + p.a.at(row, p.a.cols, 0), *y = p.b.value.data() + p.b.at(col, p.b.cols, 0);
   int128 dot = 0;
   for (int64_t k = block * p.run; k < smaller(p.a.cols, (block + 1) * p.run); ++k)
-    dot += static_cast<int128>(static_cast<int64_t>(x[k] * p.steps_a)) * static_cast<int64_t>(y[k * lanes] * p.steps_b);
+    dot += static_cast<int128>(static_cast<int64_t>(x[k] * p.steps_a)) *
+           static_cast<int64_t>(y[k * p.b.width] * p.steps_b);
   return dot;
 }
 
-// The sums of a block that its bound leaves open, by the core.
-__attribute__((noinline)) void mend(const Product& p, const int64_t (&rows)[tile_rows], int64_t col, int64_t block,
-                                    const Ints (&differ)[tile_rows], const Floats (&acc)[tile_rows],
-                                    Floats (&out)[tile_rows]) {
-  for (int r = 0; r < tile_rows; ++r)
-    for (int i = 0; i < lanes; ++i) {
-      if (differ[r][i] == 0) continue;
-      const size_t of_a = p.a.at(rows[r], p.a.runs, block), of_b = p.b.at(col + i, p.b.runs, block);
-      if (is_finite(acc[r][i]))
-        out[r][i] = add_block(acc[r][i], whole_dot(p, rows[r], col + i, block), p.quantum_log2, p.a.scale[of_a],
-                              p.b.scale[of_b], Rounding::nearest_even);
-      else
-        out[r][i] = acc[r][i];
-    }
+namespace plain {
+#define LANES 4
+template <class Doubles>
+inline void fused(double x, const Doubles& column, Doubles& sum) {
+  sum = x * column + sum;
 }
+#include "src/listed/listed_products_body.h"
+#undef LANES
+}  // namespace plain
 
-// acc + dot*scale to fp32, and where the ends of its bound differ. `is_patient`: sums that lose nothing have none.
-template <bool is_patient>
-inline __attribute__((always_inline)) void add(const Floats& acc, const Doubles& dot, const Floats& scale,
-                                               const Doubles& slack, Floats& sum, Ints& differ) {
-  const Doubles before = __builtin_convertvector(acc, Doubles), term = dot * __builtin_convertvector(scale, Doubles);
-  const Doubles whole = before + term;
-  Doubles off = (Doubles)((Longs)whole & INT64_MAX) * 0x1p-51;
-  if (is_patient) {
-    const Doubles back = whole - before, lost = (before - (whole - back)) + (term - back);
-    off = ((lost == 0) & (slack == 0)) ? Doubles{} : off;  // a slack below half a unit of fp64 would vanish
-  }
-  sum = __builtin_convertvector(whole + (slack + off), Floats);
-  differ = (Ints)sum ^ (Ints) __builtin_convertvector(whole - (slack + off), Floats);
-}
-
-inline __attribute__((always_inline)) bool is_any(const Ints& x) {
-  int64_t word[lanes / 2];
-  std::memcpy(word, &x, sizeof word);
-  return (word[0] | word[1] | word[2] | word[3]) != 0;
-}
-
-// Rows of A from `row` on times those of B from `col` on; rows beyond A's repeat its last one.
-inline __attribute__((always_inline)) void sums(const Product& p, int64_t row, int64_t col,
-                                                float (&out)[tile_rows][lanes]) {
-  const Side &a = p.a, &b = p.b;
-  int64_t rows[tile_rows];
-  const double *x[tile_rows], *y = b.value.data() + b.at(col, b.cols, 0), *slack_a[tile_rows];
-  const float* scale_a[tile_rows];
-  Floats acc[tile_rows] = {};
-  for (int r = 0; r < tile_rows; ++r) {
-    rows[r] = smaller(row + r, p.rows - 1);
-    x[r] = a.value.data() + a.at(rows[r], a.cols, 0);
-    slack_a[r] = a.slack.data() + a.at(rows[r], a.runs, 0), scale_a[r] = a.scale.data() + a.at(rows[r], a.runs, 0);
-  }
-  for (int64_t block = 0, k = 0; block < a.runs; ++block) {
-    Doubles dot[tile_rows] = {}, slack;
-    for (const int64_t end = smaller(a.cols, k + p.run); k < end; ++k) {
-      Doubles column;
-      std::memcpy(&column, y + k * lanes, sizeof column);
-#pragma GCC unroll 8
-      for (int r = 0; r < tile_rows; ++r) dot[r] += x[r][k] * column;
-    }
-    Floats scale, next[tile_rows];
-    std::memcpy(&scale, b.scale.data() + b.at(col, b.runs, block), sizeof scale);
-    std::memcpy(&slack, b.slack.data() + b.at(col, b.runs, block), sizeof slack);
-    Ints any = {}, differ;
-#pragma GCC unroll 8
-    for (int r = 0; r < tile_rows; ++r) {
-      add<false>(acc[r], dot[r], scale_a[r][block] * scale, slack_a[r][block] * slack, next[r], differ);
-      any |= differ;
-    }
-    if (is_any(any)) {
-      Ints open[tile_rows];
-      any = Ints{};
-#pragma GCC unroll 8
-      for (int r = 0; r < tile_rows; ++r) {
-        add<true>(acc[r], dot[r], scale_a[r][block] * scale, slack_a[r][block] * slack, next[r], open[r]);
-        any |= open[r];
-      }
-      if (is_any(any)) {
-        Floats before[tile_rows], after[tile_rows];
-        std::memcpy(before, acc, sizeof acc), std::memcpy(after, next, sizeof next);
-        mend(p, rows, col, block, open, before, after);
-        std::memcpy(next, after, sizeof next);
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < tile_rows; ++r) acc[r] = next[r];
-  }
-  std::memcpy(out, acc, sizeof acc);
-}
-
-#define FP4_LISTED_SUMS(NAME, ATTRIBUTE)                                                                  \
-  ATTRIBUTE void sums_##NAME(const Product& p, int64_t row, int64_t col, float(&out)[tile_rows][lanes]) { \
-    sums(p, row, col, out);                                                                               \
-  }
-
-FP4_LISTED_SUMS(plain, )
 #if defined(__x86_64__)
-FP4_LISTED_SUMS(avx2, __attribute__((target("avx2"))))
-FP4_LISTED_SUMS(avx512, __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))))
+#define LANES 4
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+namespace avx2 {
+template <class Doubles>
+inline void fused(double x, const Doubles& column, Doubles& sum) {
+  sum = (Doubles)_mm256_fmadd_pd(_mm256_set1_pd(x), (__m256d)column, (__m256d)sum);
+}
+#include "src/listed/listed_products_body.h"
+}  // namespace avx2
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#undef LANES
+#define LANES 8
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw")
+#endif
+namespace avx512 {
+template <class Doubles>
+inline void fused(double x, const Doubles& column, Doubles& sum) {
+  sum = (Doubles)_mm512_fmadd_pd(_mm512_set1_pd(x), (__m512d)column, (__m512d)sum);
+}
+#include "src/listed/listed_products_body.h"
+}  // namespace avx512
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#undef LANES
 #endif
 
-auto chosen() {
+// Outputs of 8 rows and `width` columns.
+struct Tile {
+  static constexpr int most = 8;
+  int width;
+  void (*sums)(const Product& p, int64_t row, int64_t col, float* out);
+};
+
+Tile chosen() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return sums_avx512;
-  if (__builtin_cpu_supports("avx2")) return sums_avx2;
+  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return {8, avx512::sums};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {4, avx2::sums};
 #endif
-  return sums_plain;
+  return {4, plain::sums};
 }
 
 int64_t run_of(const QuantSpec& s, int64_t cols) {
@@ -234,7 +195,7 @@ bool multiplies_listed(const QuantSpec& a, const QuantSpec& b, const GemmOptions
 
 bool multiply_listed(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c, int64_t c_stride) {
   using namespace listed_products;
-  static const auto tile = chosen();
+  static const Tile tile = chosen();
   const Grids of_a(a.spec), of_b(b.spec);
   const int64_t run = smaller(run_of(a.spec, a.cols), run_of(b.spec, b.cols));
   const auto n = static_cast<double>(run);
@@ -243,7 +204,7 @@ bool multiply_listed(const Quantized& a, const Quantized& b, const GemmOptions& 
   // Slightly more than the bound, for what its own products lose.
   thread_local Side left, right;
   left.fill(a, of_a, 1, run, room - of_b.most_bits(), of_a.largest * of_b.largest * (n * n + n) * 0x1.01p-53);
-  right.fill(b, of_b, lanes, run, room - of_a.most_bits(), 1.0);
+  right.fill(b, of_b, tile.width, run, room - of_a.most_bits(), 1.0);
   if (left.least_log2 + right.least_log2 < -126 || left.largest_log2 + right.largest_log2 > 125) return false;
   const Side &side_a = left, &side_b = right;  // of this thread, for all
   const Product p = {side_a,
@@ -257,13 +218,13 @@ bool multiply_listed(const Quantized& a, const Quantized& b, const GemmOptions& 
   finish.prescale_product = a.spec.prescale * b.spec.prescale;
   finish.hadamard_divisor = options.hadamard_divisor;
   parallel_for(0, a.rows, tile_rows, options.threads, 1, [&](int64_t row) {
-    for (int64_t col = 0; col < b.rows; col += lanes) {
-      float out[tile_rows][lanes];
-      tile(p, row, col, out);
+    for (int64_t col = 0; col < b.rows; col += tile.width) {
+      float out[tile_rows * Tile::most];
+      tile.sums(p, row, col, out);
       for (int64_t i = row; i < smaller(row + tile_rows, a.rows); ++i)
-        for (int64_t j = col; j < smaller<int64_t>(col + lanes, b.rows); ++j) {
+        for (int64_t j = col; j < smaller<int64_t>(col + tile.width, b.rows); ++j) {
           const float factor = finish.factor(p.a.factor[static_cast<size_t>(i)] * p.b.factor[static_cast<size_t>(j)]);
-          c[i * c_stride + j] = canonical(out[i - row][j - col] * factor);
+          c[i * c_stride + j] = canonical(out[(i - row) * tile.width + j - col] * factor);
         }
     }
   });

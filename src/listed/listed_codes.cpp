@@ -1,4 +1,4 @@
-#include "src/backends/listed_codes.h"
+#include "src/listed/listed_codes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,6 @@ namespace {
 
 constexpr int most_block = 128;
 constexpr double doubt = 0x1p-50;  // relative; a quotient or product of two numbers of 49 bits errs by 2^-52
-constexpr int most_compared = Thresholds::most;  // that every element meets; beyond, a search reads fewer
 
 // Codes of one block under one element and scale.
 class BlockCoder {
@@ -20,8 +19,6 @@ class BlockCoder {
       : q_(q), element_(element), scale_code_(scale_code), t_(t), divisor_(listed_divisor(q, scale_code, t)) {}
 
   void codes(const float* x, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {
-    const bool is_short = element_.side[0].count + element_.side[1].count <= most_compared;
-    if (is_short && is_listed_nearest(q_.rounding) && divisor_ > 0) return nearest_codes(x, n, e, out);
     if ((is_listed_nearest(q_.rounding) || is_stochastic(q_.rounding)) && divisor_ > 0x1p-100 && divisor_ < 0x1p100)
       return ranked_codes(x, n, e, draws, out);
     for (int64_t i = 0; i < n; ++i) out[i] = one_code(x[i], e == nullptr ? 0 : e[i], draws == nullptr ? 0 : draws[i]);
@@ -43,32 +40,6 @@ class BlockCoder {
       return q_.negative_zero == NegativeZero::zeros ? f.sign_code() | code : code;
     const bool drops = code == f.zero_code() && q_.negative_zero == NegativeZero::drop;
     return is_negative(x) && !drops ? f.sign_code() | code : code;
-  }
-
-  void nearest_codes(const float* x, int64_t n, const int* e, uint32_t* out) const {
-    Thresholds positive, negative;
-    set_thresholds(element_.side[0].middle, element_.side[0].count - 1, divisor_, doubt, positive);
-    if (!element_.is_symmetric)
-      set_thresholds(element_.side[1].middle, element_.side[1].count - 1, divisor_, doubt, negative);
-    const Thresholds* other = element_.is_symmetric ? nullptr : &negative;
-    const bool is_straight = element_.straight && q_.negative_zero == NegativeZero::keep;
-    for (int64_t first = 0; first < n; first += width) {
-      const auto m = static_cast<int>(std::min<int64_t>(width, n - first));
-      const float* from = x + first;
-      const int* exponents = e == nullptr ? nullptr : e + first;
-      float u[width] = {};
-      for (int i = 0; i < m; ++i) u[i] = exponents == nullptr ? from[i] : from[i] * power_of_two(-exponents[i]);
-      uint32_t codes[width];
-      if (is_straight && !is_any_lost(from, exponents, m) &&
-          straight_codes(positive, other, *element_.straight, u, codes)) {
-        for (int i = 0; i < m; ++i) out[first + i] = codes[i] | above(exponents == nullptr ? 0 : exponents[i]);
-        continue;
-      }
-      int32_t rank[width], unsure[width];
-      thresholds_below(positive, other, u, rank, unsure);
-      for (int i = 0; i < m; ++i)
-        out[first + i] = code_of_rank(from[i], exponents == nullptr ? 0 : exponents[i], rank[i], unsure[i] != 0, 0);
-    }
   }
 
   void ranked_codes(const float* x, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {

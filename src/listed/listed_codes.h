@@ -10,7 +10,7 @@
 #include "fp4/block.h"
 #include "fp4/micro.h"
 #include "fp4/spec.h"
-#include "src/backends/listed_lanes.h"
+#include "src/listed/listed_lanes.h"
 
 namespace fp4 {
 

@@ -1,12 +1,12 @@
-// Codes of a list by a table: the numbers of a block in buckets, sixteen at a time with AVX-512. A bucket holds at most
-// one midpoint; a magnitude v = |x|*multiplier has the code below it or the code above. fp32 errs in v by less than
-// 2^-22, so a v within 2^-20 of its bucket's midpoint is left to the caller.
+// Codes of a list by a table: the numbers of a block in buckets, sixteen at a time with AVX-512, eight with AVX2. A
+// bucket holds at most one midpoint; a magnitude v = |x|*multiplier has the code below it or the code above. fp32 errs
+// in v by less than 2^-22, so a v within 2^-20 of its bucket's midpoint is left to the caller.
 #pragma once
 
 #include <cstdint>
 
 #include "fp4/micro.h"
-#include "src/backends/listed_codes.h"
+#include "src/listed/listed_codes.h"
 
 namespace fp4 {
 

@@ -1,0 +1,79 @@
+#include "src/listed/listed_lanes.h"
+
+#include <cstring>
+#include <limits>
+
+#include "fp4/bits.h"
+
+namespace fp4 {
+namespace listed_lanes {
+namespace {
+
+constexpr int width = 16, lanes = 8;
+typedef float Floats __attribute__((vector_size(4 * lanes)));
+typedef int32_t Ints __attribute__((vector_size(4 * lanes)));
+
+// v and its share d err by less than 2^-22 and v/gap*2^-22. A value that v passes by that error is another rank and d
+// near 0 in place of near 1: no threshold that is `clear` of both ends tells them apart.
+inline __attribute__((always_inline)) bool between(const ListedSteps& list, float inverse, const float (&x)[width],
+                                                   const float (&threshold)[width], int32_t (&rank)[width],
+                                                   int32_t (&unsure)[width]) {
+  constexpr float clear = 0x1p-12f, margin = 0x1p-20f;
+  Ints any = {};
+  for (int i = 0; i < width; i += lanes) {
+    Ints bits, below = {};
+    Floats level, low, per_gap;
+    std::memcpy(&bits, x + i, sizeof bits);
+    std::memcpy(&level, threshold + i, sizeof level);
+    const Ints is_negative = bits < 0;
+    const Floats v = (Floats)(bits & 0x7fffffff) * inverse;
+    if (list.per_step > 0.0f) {
+      const Floats steps = v * list.per_step, last = is_negative ? Floats{} + list.last[1] : Floats{} + list.last[0];
+      below = __builtin_convertvector(steps < last ? steps : last, Ints);
+    } else {
+      for (size_t j = 1; j < static_cast<size_t>(list.count); ++j)
+        below -= v >= (is_negative ? Floats{} + list.value[1][j] : Floats{} + list.value[0][j]);
+    }
+    for (int j = 0; j < lanes; ++j) {
+      const auto at = static_cast<size_t>(below[j]);
+      low[j] = list.value[bits[j] < 0 ? 1 : 0][at], per_gap[j] = list.per_gap[bits[j] < 0 ? 1 : 0][at];
+    }
+    const Floats share = (v - low) * per_gap, off = share - level, least = (v * per_gap + 1.0f) * margin;
+    const Ints result = below - (off > 0.0f);
+    const Ints doubt = ~(((off > least) | (-off > least)) & (level > clear) & (level < 1.0f - clear));
+    std::memcpy(rank + i, &result, sizeof result);
+    std::memcpy(unsure + i, &doubt, sizeof doubt);
+    any |= doubt;
+  }
+  int32_t found = 0;
+  for (int i = 0; i < lanes; ++i) found |= any[i];
+  return found != 0;
+}
+
+#define FP4_LISTED_BETWEEN(NAME, ATTRIBUTE)                                                                       \
+  ATTRIBUTE bool between_##NAME(const ListedSteps& list, float inverse, const float(&x)[width],                   \
+                                const float(&threshold)[width], int32_t(&rank)[width], int32_t(&unsure)[width]) { \
+    return between(list, inverse, x, threshold, rank, unsure);                                                    \
+  }
+
+FP4_LISTED_BETWEEN(plain, )
+#if defined(__x86_64__)
+FP4_LISTED_BETWEEN(avx2, __attribute__((target("avx2"))))
+#endif
+
+auto chosen() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return between_avx2;
+#endif
+  return between_plain;
+}
+
+}  // namespace
+}  // namespace listed_lanes
+
+bool ranks_between(const ListedSteps& list, float inverse, const float (&x)[16], const float (&threshold)[16],
+                   int32_t (&rank)[16], int32_t (&unsure)[16]) {
+  static const auto between = listed_lanes::chosen();
+  return between(list, inverse, x, threshold, rank, unsure);
+}
+}  // namespace fp4
