@@ -142,37 +142,6 @@ void quantize_block_row(const QuantizeCall& call, const Quantizer& q, const Matr
   }
 }
 
-// ms_eden: the row's scales once its codes are known (eden.h). Blocks of zeros and those with a NaN scale stay.
-void correct_scales(const QuantizeCall& call, const Quantizer& q, const MatrixView& x, int64_t row, Quantized& out) {
-  const BlockGeometry& g = out.geometry;
-  const auto block_at = [&](int64_t col) {
-    return BlockView{x.data + row * x.row_stride + col * x.col_stride,
-                     x.row_stride,
-                     x.col_stride,
-                     1,
-                     std::min(g.block_cols, x.cols - col),
-                     g.block_cols};
-  };
-  for (int64_t group = 0; group < x.cols; group += eden_width) {
-    const int64_t end = std::min<int64_t>(group + eden_width, x.cols);
-    EdenSums sums;
-    for (int64_t k = group; k < end; ++k) {
-      const uint32_t scale = load_scale(out, out.scale_index(row, k));
-      if (q.scale.is_nan_code(scale) || !is_finite(x.at(row, k))) continue;
-      sums.add(x.at(row, k), element_value(q, out.code(row, k), scale_value(q, scale), out.tensor_factor_at(row, k)));
-    }
-    for (int64_t k = group; k < end; k += g.block_cols) {
-      const int64_t index = out.scale_index(row, k);
-      const uint32_t scale = load_scale(out, index);
-      if (q.scale.is_nan_code(scale) || block_maximum(block_at(k)).amax == 0.0f) continue;
-      const int64_t first_index = call.row_offset * g.scale_cols;
-      const uint32_t draw =
-          random_draw(call.place.scale_rounding(), static_cast<uint64_t>(first_index + index), q.random_bits);
-      store_scale(out, index, eden_scale_code(q, scale, sums.correction(), draw));
-    }
-  }
-}
-
 // A row of a quantised operand in the shape that accumulate.h reads. Decoded once per row, not per output.
 class DecodedRow {
  public:
@@ -249,10 +218,13 @@ class ReferenceBackend final : public Backend {
     out.real_scales.assign(is_real(call.spec.scale) ? scale_count : 0, 0.0f);
     const std::vector<TensorFactor> factors = tensor_factors(call, q, x, out);
     const int64_t block_rows = (x.rows + g.block_rows - 1) / g.block_rows;
-    parallel_for(0, block_rows, 1, call.threads, 1, [&](int64_t b) {
-      quantize_block_row(call, q, x, factors, b, out);
-      if (call.spec.corrects_scales()) correct_scales(call, q, x, b, out);
-    });
+    parallel_for(0, block_rows, 1, call.threads, 1,
+                 [&](int64_t b) { quantize_block_row(call, q, x, factors, b, out); });
+    if (call.spec.corrects_scales()) {
+      std::vector<float> decoded(static_cast<size_t>(out.rows * out.cols));
+      dequantize(out, decoded.data(), call.threads);
+      correct_scales(call, x, decoded.data(), out);
+    }
     out.spec = decoding_spec(call.spec);
   }
 
@@ -294,6 +266,34 @@ class ReferenceBackend final : public Backend {
 };
 
 }  // namespace
+
+void correct_scales(const QuantizeCall& call, const MatrixView& x, const float* decoded, Quantized& out) {
+  const Quantizer q = resolve(call.spec);
+  const BlockGeometry& g = out.geometry;
+  parallel_for(0, x.rows, 1, call.threads, 16, [&](int64_t row) {
+    for (int64_t group = 0; group < x.cols; group += eden_width) {
+      const int64_t end = std::min<int64_t>(group + eden_width, x.cols);
+      EdenSums sums;
+      for (int64_t k = group; k < end; ++k)
+        if (is_finite(x.at(row, k)) && !q.scale.is_nan_code(load_scale(out, out.scale_index(row, k))))
+          sums.add(x.at(row, k), decoded[row * x.cols + k]);
+      for (int64_t k = group; k < end; k += g.block_cols) {
+        const int64_t index = out.scale_index(row, k);
+        const uint32_t scale = load_scale(out, index);
+        const BlockView block = {x.data + row * x.row_stride + k * x.col_stride,
+                                 x.row_stride,
+                                 x.col_stride,
+                                 1,
+                                 std::min(g.block_cols, x.cols - k),
+                                 g.block_cols};
+        if (q.scale.is_nan_code(scale) || block_maximum(block).amax == 0.0f) continue;
+        const auto place = static_cast<uint64_t>(call.row_offset * g.scale_cols + index);
+        const uint32_t draw = random_draw(call.place.scale_rounding(), place, q.random_bits);
+        store_scale(out, index, eden_scale_code(q, scale, sums.correction(), draw));
+      }
+    }
+  });
+}
 
 const Backend& reference_backend() {
   static const ReferenceBackend backend;

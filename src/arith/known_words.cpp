@@ -122,7 +122,7 @@ bool is_known_to_quantisers(const QuantSpec& s) {
           PayloadOrder::divide_global, PayloadOrder::multiply_global, PayloadOrder::divide_then_multiply},
          PayloadOrder::of_arithmetic);
   forget(rest.scale_rule,
-         {ScaleRule::even_above, ScaleRule::nearest_log2_amax, ScaleRule::floor_plus_one},
+         {ScaleRule::even_above, ScaleRule::nearest_log2_amax, ScaleRule::floor_plus_one, ScaleRule::ms_eden},
          ScaleRule::floor);
   forget(rest.scale_rounding, {Rounding::nearest_away, Rounding::toward_zero}, Rounding::nearest_even);
   forget(rest.tensor_scale, {TensorScale::given}, TensorScale::current);

@@ -15,7 +15,9 @@ class VectorBackend final : public Backend {
   const char* name() const override { return name_; }
   bool available() const override { return available_; }
   bool supports_quantize(const QuantizeCall& call) const override { return supports_operand(call); }
-  void quantize(const QuantizeCall& call, Quantized& out) const override { quantize_to(call, out); }
+  void quantize(const QuantizeCall& call, Quantized& out) const override {
+    call.spec.corrects_scales() ? quantize_and_correct(call, out) : quantize_to(call, out);
+  }
   bool supports_dequantize(const Quantized& q) const override { return is_known_to_decoders(q.spec); }
   void dequantize(const Quantized& q, float* out, int) const override { dequantize_rows(q, out); }
   bool supports_gemm(const QuantSpec& a, const QuantSpec& b, const GemmOptions& options) const override {
@@ -33,6 +35,21 @@ class VectorBackend final : public Backend {
   }
 
  private:
+  static void quantize_and_correct(QuantizeCall call, Quantized& out) {
+    std::vector<float> rotated;
+    if (call.hadamard.size > 0) {
+      const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
+      rotated.resize(static_cast<size_t>(call.x.rows * k));
+      hadamard_rows(call.x, call.hadamard, call.place.hadamard_signs(), false, rotated.data());
+      call.x = view_of(rotated.data(), call.x.rows, k);
+      call.hadamard = {};
+    }
+    quantize_to(call, out);
+    std::vector<float> decoded(static_cast<size_t>(out.rows * out.cols));
+    dequantize_rows(out, decoded.data());
+    correct_scales(call, call.x, decoded.data(), out);
+  }
+
   const char* name_;
   bool available_;
 };

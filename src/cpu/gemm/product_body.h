@@ -112,7 +112,7 @@ inline Side side_of(const Quantized& q) {
 
 // Whether the operand can be quantised into panels here, or is already.
 inline bool can_fill(const QuantizeCall& call, const Quantized* ready) {
-  return ready != nullptr || supports_operand(call);
+  return ready != nullptr || (supports_operand(call) && !call.spec.corrects_scales());
 }
 
 // Where the tensor's maximum after a Hadamard comes first, the rotated operand is kept, [K][rows]: it is read twice,
