@@ -72,6 +72,8 @@ nvfp4,scale_rule=mse,block=32,rounding=stochastic nvfp4,scale_rule=mse,tensor_sc
 nvfp4,scale_rule=mse,block=8,scale_rounding=toward_positive nvfp4,scale_rule=four_over_six,element=e3m2
 nvfp4,block=16x16,scale_rounding=stochastic,rounding=stochastic,random_bits=4
 nvfp4,block=16x16,scale=fp32,rounding=away_from_zero nvfp4,block=row,scale=bf16,rounding=stochastic
+mxfp4,arithmetic=multiply,tensor_scale=outer128,factor_format=mantissa8
+mxfp4,arithmetic=multiply,tensor_scale=outer128,factor_format=mantissa8,rounding=stochastic,block=16,prescale=0.75
 nvfp4,scale_rule=ms_eden nvfp4,scale_rule=ms_eden,random_bits=32,rounding=stochastic,zero_scale=one
 nvfp4,scale_rule=ms_eden,tensor_scale=none,scale=ue5m3,block=32,random_bits=4
 te_nvfp4,rounding=stochastic_midpoint te_nvfp4 te_nvfp4,rounding=stochastic te_nvfp4,block=32,tensor_scale=none

@@ -46,7 +46,8 @@ float measured_amax(const Quantizer& q, const MatrixView& x, int64_t row, int64_
   return q.input(block_maximum(all).amax);
 }
 
-// Fills tensor_scale and gives the factor of every (row, 128-group) or row, or the one of the tensor.
+}  // namespace
+
 std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantizer& q, const MatrixView& x,
                                          Quantized& out) {
   out.tensor_scale.clear();
@@ -79,6 +80,8 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
   }
   return factors;
 }
+
+namespace {
 
 void store_scale(Quantized& out, int64_t index, uint32_t code) {
   if (is_real(out.spec.scale)) {

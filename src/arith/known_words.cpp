@@ -145,6 +145,15 @@ bool is_known_to_quantisers(const QuantSpec& s) {
   return is_known(rest);
 }
 
+bool is_known_once_multiplied(const QuantSpec& s, QuantSpec& multiplied) {
+  multiplied = s;
+  multiplied.arithmetic = Arithmetic::exact;
+  multiplied.tensor_scale = TensorScale::none;
+  multiplied.factor_format = FactorFormat::fp32;
+  return s.arithmetic == Arithmetic::multiply && s.tensor_scale == TensorScale::outer128 &&
+         s.factor_format == FactorFormat::mantissa8 && is_known(multiplied);
+}
+
 bool is_known_to_decoders(const QuantSpec& s) {
   QuantSpec rest = decoding_spec(s);
   rest.arithmetic = Arithmetic::exact;

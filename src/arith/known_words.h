@@ -19,6 +19,8 @@ bool is_known(Arithmetic word);
 /// Whether the vector quantisers of a CPU know it; words that neither a product of theirs nor a device knows are among
 /// theirs.
 bool is_known_to_quantisers(const QuantSpec& spec);
+/// Whether they know `multiplied`: the spec of what `multiply` quantises, of groups of 128 whose factors are 1 to 2.
+bool is_known_once_multiplied(const QuantSpec& spec, QuantSpec& multiplied);
 /// The same of decoding codes and scales.
 bool is_known_to_decoders(const QuantSpec& spec);
 /// The spec that reads its codes and scales alike, without words that only chose them: backends that do not know such a

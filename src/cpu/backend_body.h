@@ -14,9 +14,24 @@ class VectorBackend final : public Backend {
   VectorBackend(const char* name, bool available) : name_(name), available_(available) {}
   const char* name() const override { return name_; }
   bool available() const override { return available_; }
-  bool supports_quantize(const QuantizeCall& call) const override { return supports_operand(call); }
+  bool supports_quantize(const QuantizeCall& call) const override {
+    QuantizeCall multiplied = call;
+    return supports_operand(call) ||
+           (is_known_once_multiplied(call.spec, multiplied.spec) && supports_operand(multiplied));
+  }
   void quantize(const QuantizeCall& call, Quantized& out) const override {
-    call.spec.corrects_scales() ? quantize_and_correct(call, out) : quantize_to(call, out);
+    const bool multiplies = call.spec.arithmetic == Arithmetic::multiply;
+    if (!call.spec.corrects_scales() && !multiplies) return quantize_to(call, out);
+    QuantizeCall rotated = call;
+    std::vector<float> storage;
+    if (call.hadamard.size > 0) {
+      const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
+      storage.resize(static_cast<size_t>(call.x.rows * k));
+      hadamard_rows(call.x, call.hadamard, call.place.hadamard_signs(), false, storage.data());
+      rotated.x = view_of(storage.data(), call.x.rows, k);
+      rotated.hadamard = {};
+    }
+    multiplies ? multiply_and_quantize(rotated, out) : quantize_and_correct(rotated, out);
   }
   bool supports_dequantize(const Quantized& q) const override { return is_known_to_decoders(q.spec); }
   void dequantize(const Quantized& q, float* out, int) const override { dequantize_rows(q, out); }
@@ -35,19 +50,32 @@ class VectorBackend final : public Backend {
   }
 
  private:
-  static void quantize_and_correct(QuantizeCall call, Quantized& out) {
-    std::vector<float> rotated;
-    if (call.hadamard.size > 0) {
-      const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
-      rotated.resize(static_cast<size_t>(call.x.rows * k));
-      hadamard_rows(call.x, call.hadamard, call.place.hadamard_signs(), false, rotated.data());
-      call.x = view_of(rotated.data(), call.x.rows, k);
-      call.hadamard = {};
-    }
+  static void quantize_and_correct(const QuantizeCall& call, Quantized& out) {
     quantize_to(call, out);
     std::vector<float> decoded(static_cast<size_t>(out.rows * out.cols));
     dequantize_rows(out, decoded.data());
     correct_scales(call, call.x, decoded.data(), out);
+  }
+  // x*S rounded to fp32, then as any x; where one overflows, the reference.
+  static void multiply_and_quantize(const QuantizeCall& call, Quantized& out) {
+    QuantizeCall plain = call;
+    Quantized outer;
+    const MatrixView& x = call.x;
+    const std::vector<TensorFactor> factors = tensor_factors(call, resolve(call.spec), x, outer);
+    std::vector<float> y(static_cast<size_t>(x.rows * x.cols));
+    bool fits = true;
+    for (int64_t r = 0; r < x.rows; ++r)
+      for (int64_t k = 0; k < x.cols; ++k) {
+        const TensorFactor& t = factors[static_cast<size_t>(r * outer_scale_cols(x.cols) + k / outer_scale_width)];
+        float& to = y[static_cast<size_t>(r * x.cols + k)] = x.at(r, k) * t.te_multiplier;
+        fits = fits && (is_finite(to) || !is_finite(x.at(r, k)));
+      }
+    if (!fits) return reference_backend().quantize(call, out);
+    is_known_once_multiplied(call.spec, plain.spec);
+    plain.x = view_of(y.data(), x.rows, x.cols);
+    quantize_to(plain, out);
+    out.spec = decoding_spec(call.spec);
+    out.tensor_scale = outer.tensor_scale;
   }
 
   const char* name_;

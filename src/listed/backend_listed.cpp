@@ -307,10 +307,10 @@ class ListedBackend final : public Backend {
     const float* from = x.data + first * x.row_stride;
     if (x.col_stride == 1) return {from, count, x.cols, x.row_stride, 1};
     storage = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(count * x.cols));
-    const int64_t quads = x.row_stride == 1 ? transpose_quads(from, x.col_stride, count, x.cols, storage.get()) : 0;
-    for (int64_t r = 0; r < count; ++r)
-      for (int64_t k = r < count / 4 * 4 ? quads : 0; k < x.cols; ++k)
-        storage[static_cast<size_t>(r * x.cols + k)] = from[r * x.row_stride + k * x.col_stride];
+    for (int64_t begin = 0; begin < x.cols; begin += band)  // a line of x's memory is read once
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t k = begin; k < std::min(begin + band, x.cols); ++k)
+          storage[static_cast<size_t>(r * x.cols + k)] = from[r * x.row_stride + k * x.col_stride];
     return view_of(storage.get(), count, x.cols);
   }
 };

@@ -53,13 +53,12 @@ class BlockCoder {
       }
       int32_t rank[width], unsure[width];
       const bool is_sure = !ranks_between(element_.steps, inverse, u, threshold, rank, unsure);
-      if (is_sure && element_.straight && q_.negative_zero == NegativeZero::keep &&
+      if (is_sure && q_.negative_zero == NegativeZero::keep &&
           !is_any_lost(x + first, e == nullptr ? e : e + first, m)) {
-        const StraightCodes& line = *element_.straight;
+        const uint32_t sign[] = {0, element_.format.sign_code()};
         for (int i = 0; i < m; ++i) {
           const int side = is_negative(x[first + i]) ? 1 : 0;
-          const auto code = static_cast<uint32_t>((line.first[side] + line.step[side] * rank[i]) & line.mask);
-          out[first + i] = code | above(e == nullptr ? 0 : e[first + i]);
+          out[first + i] = element_.side[side].code[rank[i]] | sign[side] | above(e == nullptr ? 0 : e[first + i]);
         }
         continue;
       }
@@ -150,18 +149,6 @@ double error_of(const Quantizer& q, const ListedElement& element, const float* x
   return sum;
 }
 
-// Codes of a side as first + step * rank, with the sign bit of those that have one.
-bool goes_by_one(const FloatFormat& f, const ListedSide& s, int negative, StraightCodes& out) {
-  const uint32_t sign = negative != 0 ? f.sign_code() : 0u, mask = (1u << f.code_bits()) - 1;
-  const auto code = [&](int i) { return s.code[i] | sign; };
-  out.mask = static_cast<int32_t>(mask);
-  out.first[negative] = static_cast<int32_t>(code(0));
-  out.step[negative] = s.count > 1 && code(1) != ((code(0) + 1) & mask) ? -1 : 1;
-  for (int i = 0; i < s.count; ++i)
-    if (code(i) != ((code(0) + static_cast<uint32_t>(i * out.step[negative])) & mask)) return false;
-  return true;
-}
-
 void fill_steps(const ListedSide (&side)[2], ListedSteps& out) {
   const double step = side[0].value[1];
   bool is_even = side[0].count > 1;
@@ -205,11 +192,7 @@ ListedElement::ListedElement(const FloatFormat& f) : format(f), decoded(decoded_
     for (int i = 0; i < s.count; ++i) s.value[i] = std::fabs(static_cast<double>(decode(f, s.code[i])));
     for (int i = 0; i + 1 < s.count; ++i) s.middle[i] = (s.value[i] + s.value[i + 1]) / 2;  // 25 bits
   }
-  is_symmetric =
-      side[0].count == side[1].count && std::equal(side[0].value, side[0].value + side[0].count, side[1].value);
   fill_steps(side, steps);
-  StraightCodes line;
-  if (goes_by_one(f, side[0], 0, line) && goes_by_one(f, side[1], 1, line)) straight = line;
 }
 
 ListedSpec::ListedSpec(const QuantSpec& s)

@@ -1,6 +1,5 @@
-// Codes of elements that are lists of values, of choices between two grids and of micro-exponents, by comparison with
-// midpoints in the block's own units: x > m*s*g/p*2^e in fp32, once a block. What lies too near a midpoint to tell goes
-// to the core.
+// Codes of elements that are lists of values, of choices between two grids and of micro-exponents, by where
+// x/(s*g/p*2^e) lies between two values, in fp32. What lies too near the point that decides to tell goes to the core.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +22,7 @@ struct ListedSide {
 
 struct ListedElement {
   FloatFormat format;
-  bool is_symmetric = false;              // both sides have the same magnitudes
-  ListedSide side[2];                     // of positive and negative numbers
-  std::optional<StraightCodes> straight;  // where codes go up or down by one
+  ListedSide side[2];  // of positive and negative numbers
   ListedSteps steps;
   std::vector<float> decoded;  // by code; canonical NaN where a code is none
 

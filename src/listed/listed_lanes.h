@@ -6,12 +6,6 @@
 
 namespace fp4 {
 
-/// Codes that go up or down by one with the magnitude, for numbers of sign 0 and of sign 1:
-/// (first + step * rank) & mask. In two's complement -1 follows 0.
-struct StraightCodes {
-  int32_t first[2], step[2], mask;
-};
-
 /// The values of a list by side, from zero on, for numbers that go up or down by where they lie between two of them.
 struct ListedSteps {
   int count = 0;                            // of the longer side

@@ -230,25 +230,6 @@ void listed_maxima(const float* x, int64_t cols, int64_t step, int32_t* out) {
   }
 }
 
-int64_t transpose_quads([[maybe_unused]] const float* x, [[maybe_unused]] int64_t stride,
-                        [[maybe_unused]] int64_t count, [[maybe_unused]] int64_t cols, [[maybe_unused]] float* out) {
-  int64_t k = 0;
-#if defined(__x86_64__)
-  for (; k + 4 <= cols; k += 4) {
-    for (int64_t r = 0; r + 4 <= count; r += 4) {
-      const float* from = x + k * stride + r;
-      __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + stride), c = _mm_loadu_ps(from + 2 * stride),
-             d = _mm_loadu_ps(from + 3 * stride);
-      _MM_TRANSPOSE4_PS(a, b, c, d);
-      float* to = out + r * cols + k;
-      _mm_storeu_ps(to, a), _mm_storeu_ps(to + cols, b), _mm_storeu_ps(to + 2 * cols, c);
-      _mm_storeu_ps(to + 3 * cols, d);
-    }
-  }
-#endif
-  return k;
-}
-
 void pack_codes(const uint32_t* codes, int64_t pairs, uint8_t* out) {
   for (int64_t i = 0; i < pairs; ++i) out[i] = static_cast<uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
 }

@@ -53,10 +53,6 @@ int look_up_errors(const ListedLookUp& list, const float* x, int64_t n, ListedUn
 /// 1/(s*g/p).
 bool look_up_exponents(const Quantizer& q, const float* x, int64_t n, float multiplier, int (&out)[most_micro_width]);
 
-/// Rows of numbers that lie `stride` apart, the rows next to each other, into rows of `cols` numbers: the first
-/// count / 4 * 4 of them, as many columns as it returns.
-int64_t transpose_quads(const float* x, int64_t stride, int64_t count, int64_t cols, float* out);
-
 /// Codes side by side, two to a byte, the first one low.
 void pack_codes(const uint32_t* codes, int64_t pairs, uint8_t* out);
 

@@ -110,29 +110,24 @@ int128 whole_dot(const Product& p, int64_t row, int64_t col, int64_t block) {
   return dot;
 }
 
+#define LANES          4
+#define FUSED(x, y, z) ((x) * (y) + (z))
+#define WIDENED(x)     __builtin_convertvector(x, Doubles)
 namespace plain {
-#define LANES 4
-template <class Doubles>
-inline void fused(double x, const Doubles& column, Doubles& sum) {
-  sum = x * column + sum;
-}
 #include "src/listed/listed_products_body.h"
-#undef LANES
 }  // namespace plain
 
 #if defined(__x86_64__)
-#define LANES 4
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 #endif
+#define LANES          4
+#define FUSED(x, y, z) _mm256_fmadd_pd(_mm256_set1_pd(x), y, z)
+#define WIDENED(x)     _mm256_cvtps_pd((__m128)(x))  // of __builtin_convertvector g++ 12 makes two halves
 namespace avx2 {
-template <class Doubles>
-inline void fused(double x, const Doubles& column, Doubles& sum) {
-  sum = (Doubles)_mm256_fmadd_pd(_mm256_set1_pd(x), (__m256d)column, (__m256d)sum);
-}
 #include "src/listed/listed_products_body.h"
 }  // namespace avx2
 #ifdef __clang__
@@ -140,19 +135,16 @@ inline void fused(double x, const Doubles& column, Doubles& sum) {
 #else
 #pragma GCC pop_options
 #endif
-#undef LANES
-#define LANES 8
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw")
 #endif
+#define LANES          8
+#define FUSED(x, y, z) _mm512_fmadd_pd(_mm512_set1_pd(x), y, z)
+#define WIDENED(x)     _mm512_cvtps_pd((__m256)(x))
 namespace avx512 {
-template <class Doubles>
-inline void fused(double x, const Doubles& column, Doubles& sum) {
-  sum = (Doubles)_mm512_fmadd_pd(_mm512_set1_pd(x), (__m512d)column, (__m512d)sum);
-}
 #include "src/listed/listed_products_body.h"
 }  // namespace avx512
 #ifdef __clang__
@@ -160,7 +152,6 @@ inline void fused(double x, const Doubles& column, Doubles& sum) {
 #else
 #pragma GCC pop_options
 #endif
-#undef LANES
 #endif
 
 // Outputs of 8 rows and `width` columns.

@@ -1,5 +1,5 @@
-// Sums of a tile of listed_products.cpp, which includes this once per instruction set, with its LANES and
-// fused(x, column, sum), which adds x*column to sum in one rounding or two: so this header has no guard.
+// Sums of a tile of listed_products.cpp, which includes this once per instruction set, with its LANES, FUSED(x, y, z),
+// x*y + z in one rounding or two, and WIDENED(floats): so this header has no guard.
 
 typedef double Doubles __attribute__((vector_size(8 * LANES)));
 typedef float Floats __attribute__((vector_size(4 * LANES)));
@@ -25,8 +25,7 @@ __attribute__((noinline)) void mend(const Product& p, const int64_t (&rows)[tile
 // acc + dot*scale to fp32, and where the ends of its bound differ. `is_patient`: sums that lose nothing have none.
 inline __attribute__((always_inline)) void add(bool is_patient, const Floats& acc, const Doubles& dot,
                                                const Floats& scale, const Doubles& slack, Floats& sum, Ints& differ) {
-  const Doubles before = __builtin_convertvector(acc, Doubles), term = dot * __builtin_convertvector(scale, Doubles);
-  const Doubles whole = before + term;
+  const Doubles before = (Doubles)WIDENED(acc), term = dot * (Doubles)WIDENED(scale), whole = before + term;
   Doubles off = (Doubles)((Longs)whole & INT64_MAX) * 0x1p-51;
   if (is_patient) {
     const Doubles back = whole - before, lost = (before - (whole - back)) + (term - back);
@@ -61,7 +60,7 @@ void sums(const Product& p, int64_t row, int64_t col, float* out) {
       Doubles column;
       std::memcpy(&column, y + k * LANES, sizeof column);
 #pragma GCC unroll 8
-      for (int r = 0; r < tile_rows; ++r) fused(x[r][k], column, dot[r]);
+      for (int r = 0; r < tile_rows; ++r) dot[r] = (Doubles)FUSED(x[r][k], column, dot[r]);
     }
     Floats scale, next[tile_rows];
     std::memcpy(&scale, b.scale.data() + b.at(col, b.runs, block), sizeof scale);
@@ -92,3 +91,6 @@ void sums(const Product& p, int64_t row, int64_t col, float* out) {
   }
   std::memcpy(out, acc, sizeof acc);
 }
+#undef LANES
+#undef FUSED
+#undef WIDENED
