@@ -71,7 +71,8 @@ class BlockCoder {
   // The share of a gap beyond which a number goes up.
   double threshold_of(uint32_t draw) const {
     if (!is_stochastic(q_.rounding)) return 0.5;
-    const double steps = std::ldexp(1.0, q_.random_bits), needed = steps - static_cast<double>(draw);
+    const auto steps = static_cast<double>(uint64_t{1} << q_.random_bits);
+    const double needed = steps - static_cast<double>(draw);
     return (q_.rounding == Rounding::stochastic_truncated ? needed : needed - 0.5) / steps;
   }
 

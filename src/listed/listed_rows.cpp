@@ -14,11 +14,11 @@ bool is_finite_maximum(int32_t bits) { return bits < static_cast<int32_t>(float_
 
 // The draws of positions from `first` on, a block of Philox at a time.
 void fill_draws(RandomPlace place, uint64_t first, int bits, std::vector<uint32_t>& out) {
-  const uint64_t per_block = 128u / static_cast<uint32_t>(bits), per_word = per_block / 4;
   PhiloxBlock block = {};
-  for (uint64_t k = 0, i = first; k < out.size(); ++k, ++i) {
-    if (k == 0 || i % per_block == 0) block = random_block(place, i / per_block);
-    const uint32_t word = block.word[i % per_block / per_word] >> (i % per_word * static_cast<uint32_t>(bits));
+  for (uint64_t k = 0; k < out.size(); ++k) {
+    const uint64_t bit = (first + k) * static_cast<uint64_t>(bits);
+    if (k == 0 || bit % 128 == 0) block = random_block(place, bit / 128);
+    const uint32_t word = block.word[bit % 128 / 32] >> (bit % 32);
     out[k] = bits == 32 ? word : word & ((1u << bits) - 1u);
   }
 }
