@@ -2,7 +2,7 @@
 
 namespace fp4::sim {
 
-void EngineBackend::quantize_together(const std::vector<LackingOperand>& all) const {
+void EngineBackend::quantize_together(std::span<const LackingOperand> all) const {
   if (resident != nullptr) {
     std::vector<QuantizeCall> calls;
     for (const LackingOperand& one : all) calls.push_back(one.call);

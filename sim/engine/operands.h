@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "sim/tape/autograd.h"
@@ -23,7 +24,7 @@ struct OperandPlace {
 /// An operand to be quantised into `out`; where this step samples its amax, and its product is told.
 struct LackingOperand {
   QuantizeCall call;
-  Quantized* out;
+  Quantized* out = nullptr;
   float* amax = nullptr;
   const Quantized** ready = nullptr;
 };
@@ -39,7 +40,7 @@ struct EngineBackend {
   void dequantize(const Quantized& q, float* out, int threads) const {
     resident != nullptr ? resident->dequantize(q, out, threads) : host.dequantize(q, out, threads);
   }
-  void quantize_together(const std::vector<LackingOperand>& all) const;
+  void quantize_together(std::span<const LackingOperand> all) const;
 };
 
 /// The operands of one layer. A held amax is sampled in some training steps and stays until the next.

@@ -22,7 +22,8 @@ LackingOperand ProductCall::lacking(int operand, const QuantizeCall& call, Quant
 
 const Quantized& ProductCall::quantized(int operand, MatrixView of) const {
   Quantized& out = layer.operands.scratch[operand];
-  backend.quantize_together({lacking(operand, call(operand, of), out)});
+  const LackingOperand one = lacking(operand, call(operand, of), out);
+  backend.quantize_together({&one, 1});
   return out;
 }
 

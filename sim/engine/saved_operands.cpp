@@ -47,7 +47,7 @@ ForwardCodes& codes_of(Layer& layer, int part) {
 }
 
 // An operand of fprop that is to be quantised once, for the product and for what backward needs of it.
-SavedOperand save(const ProductCall& p, int operand, Tensor x, std::vector<LackingOperand>& lacking) {
+SavedOperand save(const ProductCall& p, int operand, Tensor x, LackingOperand& lacking) {
   Tape& tape = p.tape;
   Quantized& q = codes_of(p.layer, p.part)[static_cast<size_t>(operand)];
   SavedOperand saved = {&q, x, {}};
@@ -60,7 +60,7 @@ SavedOperand save(const ProductCall& p, int operand, Tensor x, std::vector<Lacki
     call.x = view(saved.met);
     call.hadamard = {};
   }
-  lacking.push_back(p.lacking(operand, call, q));
+  lacking = p.lacking(operand, call, q);
   return saved;
 }
 
@@ -77,11 +77,12 @@ void save_operands(ProductCall& p, SavedForward& saved, bool decodes, bool is_th
       reads_x || (training && !f.a.estimator.is_straight_through()),
       reads_w || p.layer.weights.has_average() ||
           (training && (!f.b.estimator.is_straight_through() || (shares_weights(f, d) && !transposes_by_itself(f.b))))};
-  std::vector<LackingOperand> lacking;
+  LackingOperand lacking[2];
+  size_t count = 0;
   for (const int operand : {0, 1})
     if (!splits[operand] && keeps[operand])
-      saved.of[operand] = save(p, operand, operand == 0 ? saved.x->value : saved.weights, lacking);
-  if (!is_there) p.backend.quantize_together(lacking);
+      saved.of[operand] = save(p, operand, operand == 0 ? saved.x->value : saved.weights, lacking[count++]);
+  if (!is_there) p.backend.quantize_together({lacking, count});
   for (const int operand : {0, 1}) {
     SavedOperand& own = saved.of[operand];
     const Quantized* const q = p.ready[static_cast<size_t>(operand)] = own.quantized;

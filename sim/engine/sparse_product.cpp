@@ -65,7 +65,8 @@ void sparse_product(const ProductCall& p) {
   const Quantized* q[2] = {p.ready[0], p.ready[1]};
   for (const int operand : {0, 1}) {
     if (q[operand] != nullptr) continue;
-    p.backend.quantize_together({p.lacking(operand, p.call(operand), own[operand])});
+    const LackingOperand one = p.lacking(operand, p.call(operand), own[operand]);
+    p.backend.quantize_together({&one, 1});
     q[operand] = &own[operand];
   }
   gemm_of_sparse_b(p.backend.host, *q[0], *q[1], p.sparse->kept, p.sparse->ends,

@@ -10,15 +10,4 @@ const Backend& generic_backend() {
   return backend;
 }
 
-const std::vector<const Backend*>& vector_backends() {
-  static const std::vector<const Backend*> list = {
-#if defined(__x86_64__)
-    &avx512_backend(),
-    &avx2_backend(),
-#endif
-    &generic_backend()
-  };
-  return list;
-}
-
 }  // namespace fp4
