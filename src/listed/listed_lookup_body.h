@@ -55,6 +55,16 @@ FP4_LOOK_UP_PART void store_codes(const ListedLookUp& list, const Lookup& found,
   left += count(unsure);
 }
 
+// x[at..), where it lies, and its codes written.
+FP4_LOOK_UP_PART void look_up_and_store(const ListedLookUp& list, const float* x, int64_t at, Mask kept,
+                                        const ListedUnits& u, Ints& bits, Lookup& found, uint32_t* out, int& left) {
+  Floats size;
+  load(x + at, kept, bits);
+  sizes_of(bits, u, at, kept, size);
+  look_up(list, bits, size, found);
+  store_codes(list, found, u, at, kept, out, left);
+}
+
 FP4_LOOK_UP void maxima(const float* x, int64_t cols, int64_t step, int32_t* out) {
   for (int64_t first = 0; first < cols; first += step) {
     const int64_t end = std::min(cols, first + step);
@@ -72,14 +82,9 @@ FP4_LOOK_UP void maxima(const float* x, int64_t cols, int64_t step, int32_t* out
 FP4_LOOK_UP int codes(const ListedLookUp& list, const float* x, int64_t n, const ListedUnits& u, uint32_t* out) {
   int left = 0;
   for (int64_t k = 0; k < n; k += at_once) {
-    const Mask kept = first_lanes(n - k);
     Ints bits;
-    Floats size;
-    load(x + k, kept, bits);
-    sizes_of(bits, u, k, kept, size);
     Lookup found;
-    look_up(list, bits, size, found);
-    store_codes(list, found, u, k, kept, out, left);
+    look_up_and_store(list, x, k, first_lanes(n - k), u, bits, found, out, left);
   }
   return left;
 }
@@ -91,12 +96,8 @@ FP4_LOOK_UP int errors(const ListedLookUp& list, const float* x, int64_t n, cons
   for (int64_t k = 0; k < n; k += at_once) {
     const Mask kept = first_lanes(n - k);
     Ints bits, value;
-    Floats size;
-    load(x + k, kept, bits);
-    sizes_of(bits, u, k, kept, size);
     Lookup found;
-    look_up(list, bits, size, found);
-    store_codes(list, found, u, k, kept, out, left);
+    look_up_and_store(list, x, k, kept, u, bits, found, out, left);
     sides_of(list.value_below, list.value_above, found, value);
     const Floats scaled = ((Floats)bits - (Floats)value * s * g) * unit, before = (Floats)sum;
     const Floats off = (Floats)((Ints)scaled & magnitudes);

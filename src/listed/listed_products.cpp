@@ -110,7 +110,9 @@ int128 whole_dot(const Product& p, int64_t row, int64_t col, int64_t block) {
   return dot;
 }
 
-#define LANES          4
+#define LANES 4
+#define FP4_SUMS
+#define FP4_SUMS_PART  inline __attribute__((always_inline))
 #define FUSED(x, y, z) ((x) * (y) + (z))
 #define WIDENED(x)     __builtin_convertvector(x, Doubles)
 namespace plain {
@@ -118,40 +120,22 @@ namespace plain {
 }  // namespace plain
 
 #if defined(__x86_64__)
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
 #define LANES          4
+#define FP4_SUMS       __attribute__((target("avx2,fma")))
+#define FP4_SUMS_PART  inline __attribute__((always_inline, target("avx2,fma")))
 #define FUSED(x, y, z) _mm256_fmadd_pd(_mm256_set1_pd(x), y, z)
 #define WIDENED(x)     _mm256_cvtps_pd((__m128)(x))  // of __builtin_convertvector g++ 12 makes two halves
 namespace avx2 {
 #include "src/listed/listed_products_body.h"
 }  // namespace avx2
-#ifdef __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw")
-#endif
 #define LANES          8
+#define FP4_SUMS       __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw")))
+#define FP4_SUMS_PART  inline __attribute__((always_inline, target("avx512f,avx512vl,avx512dq,avx512bw")))
 #define FUSED(x, y, z) _mm512_fmadd_pd(_mm512_set1_pd(x), y, z)
 #define WIDENED(x)     _mm512_cvtps_pd((__m256)(x))
 namespace avx512 {
 #include "src/listed/listed_products_body.h"
 }  // namespace avx512
-#ifdef __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
 #endif
 
 // Outputs of 8 rows and `width` columns.

@@ -1,5 +1,5 @@
-// Sums of a tile of listed_products.cpp, which includes this once per instruction set, with its LANES, FUSED(x, y, z),
-// x*y + z in one rounding or two, and WIDENED(floats): so this header has no guard.
+// Sums of a tile of listed_products.cpp, which includes this once per instruction set, with its LANES, the attributes
+// of its functions, FUSED(x, y, z), x*y + z in one rounding or two, and WIDENED(floats): so this header has no guard.
 
 typedef double Doubles __attribute__((vector_size(8 * LANES)));
 typedef float Floats __attribute__((vector_size(4 * LANES)));
@@ -23,8 +23,8 @@ __attribute__((noinline)) void mend(const Product& p, const int64_t (&rows)[tile
 }
 
 // acc + dot*scale to fp32, and where the ends of its bound differ. `is_patient`: sums that lose nothing have none.
-inline __attribute__((always_inline)) void add(bool is_patient, const Floats& acc, const Doubles& dot,
-                                               const Floats& scale, const Doubles& slack, Floats& sum, Ints& differ) {
+FP4_SUMS_PART void add(bool is_patient, const Floats& acc, const Doubles& dot, const Floats& scale,
+                       const Doubles& slack, Floats& sum, Ints& differ) {
   const Doubles before = (Doubles)WIDENED(acc), term = dot * (Doubles)WIDENED(scale), whole = before + term;
   Doubles off = (Doubles)((Longs)whole & INT64_MAX) * 0x1p-51;
   if (is_patient) {
@@ -35,7 +35,7 @@ inline __attribute__((always_inline)) void add(bool is_patient, const Floats& ac
   differ = (Ints)sum ^ (Ints) __builtin_convertvector(whole - (slack + off), Floats);
 }
 
-inline __attribute__((always_inline)) bool is_any(const Ints& x) {
+FP4_SUMS_PART bool is_any(const Ints& x) {
   int64_t word[sizeof x / sizeof(int64_t)], any = 0;
   std::memcpy(word, &x, sizeof word);
   for (const int64_t w : word) any |= w;
@@ -43,7 +43,7 @@ inline __attribute__((always_inline)) bool is_any(const Ints& x) {
 }
 
 // Rows of A from `row` on times those of B from `col` on; rows beyond A's repeat its last one. out [tile_rows, LANES].
-void sums(const Product& p, int64_t row, int64_t col, float* out) {
+FP4_SUMS void sums(const Product& p, int64_t row, int64_t col, float* out) {
   const Side &a = p.a, &b = p.b;
   int64_t rows[tile_rows];
   const double *x[tile_rows], *y = b.value.data() + b.at(col, b.cols, 0), *slack_a[tile_rows];
@@ -92,5 +92,7 @@ void sums(const Product& p, int64_t row, int64_t col, float* out) {
   std::memcpy(out, acc, sizeof acc);
 }
 #undef LANES
+#undef FP4_SUMS
+#undef FP4_SUMS_PART
 #undef FUSED
 #undef WIDENED
