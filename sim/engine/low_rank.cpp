@@ -51,9 +51,7 @@ void orthonormalise(const Kernels& k, Dense& y) {
     for (int pass = 0; pass < 2; ++pass) {
       double* const own = y.row(j);
       const double before = dot(j, j);
-      for (int i = 0; i < j; ++i) {
-        k.add_scaled(own, -dot(i, j), y.row(i), y.cols);
-      }
+      for (int i = 0; i < j; ++i) k.add_scaled(own, -dot(i, j), y.row(i), y.cols);
       const double squares = dot(j, j);
       const double norm = squares > 0x1p-80 * before ? std::sqrt(squares) : INFINITY;
       for (int c = 0; c < y.cols; ++c) own[c] /= norm;

@@ -34,9 +34,6 @@ struct EngineBackend {
   const Dispatcher& host;
   const gpu::ResidentBackend* resident = nullptr;
 
-  void quantize(const QuantizeCall& call, Quantized& out) const {
-    resident != nullptr ? resident->quantize(call, out) : host.quantize(call, out);
-  }
   void dequantize(const Quantized& q, float* out, int threads) const {
     resident != nullptr ? resident->dequantize(q, out, threads) : host.dequantize(q, out, threads);
   }
