@@ -15,9 +15,9 @@ class VectorBackend final : public Backend {
   const char* name() const override { return name_; }
   bool available() const override { return available_; }
   bool supports_quantize(const QuantizeCall& call) const override {
+    if (supports_operand(call)) return true;
     QuantizeCall multiplied = call;
-    return supports_operand(call) ||
-           (is_known_once_multiplied(call.spec, multiplied.spec) && supports_operand(multiplied));
+    return is_known_once_multiplied(call.spec, multiplied.spec) && supports_operand(multiplied);
   }
   void quantize(const QuantizeCall& call, Quantized& out) const override {
     const bool multiplies = call.spec.arithmetic == Arithmetic::multiply;

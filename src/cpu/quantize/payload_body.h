@@ -165,9 +165,9 @@ FP4_SIMD F power_payload(const QuantPlan& p, F x, F inverse, bool plain) {
   return clamped_payload(narrowed_to_odd(widened(x) * scale));
 }
 
-// A scale of 0 (`keep`) gives payload +-0, but for `te`.
-FP4_SIMD void form_payloads(const QuantPlan& p, const LaneScales& s, const LaneFactor& t, Columns x, int n,
-                            LaneBuffer u) {
+// A scale of 0 (`keep`) gives payload +-0, but for `te`. One copy: nine would be a third of a backend's code.
+FP4_TARGET __attribute__((noinline)) inline void form_payloads(const QuantPlan& p, const LaneScales& s,
+                                                               const LaneFactor& t, Columns x, int n, LaneBuffer u) {
   switch (p.payload_path) {
     case PayloadPath::divide: {
       const M dead = s.stored == all(0.0f);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "fp4/codec.h"
+#include "src/arith/known_words.h"
 
 namespace fp4::cpu {
 namespace {
@@ -181,25 +182,8 @@ void choose_scale_path(QuantPlan& p) {
 
 // Whether a block's maximum is below 8 times its scale: its index stays in the table.
 bool is_below_8(ScaleRule rule) {
-  switch (rule) {
-    case ScaleRule::floor:
-    case ScaleRule::ceil:
-    case ScaleRule::rceil:
-    case ScaleRule::even:
-    case ScaleRule::even_above:
-    case ScaleRule::uos:
-    case ScaleRule::nearest_log2_amax:  // 4 * sqrt(2)
-    case ScaleRule::floor_plus_one: return true;
-    case ScaleRule::nearest_log2:  // 6 * sqrt(2)
-    case ScaleRule::quest_floor:
-    case ScaleRule::quest_nearest:
-    case ScaleRule::amax:
-    case ScaleRule::encode:
-    case ScaleRule::four_over_six:
-    case ScaleRule::mse:
-    case ScaleRule::ms_eden: break;
-  }
-  return false;
+  return is_one_of(rule, {ScaleRule::floor, ScaleRule::ceil, ScaleRule::rceil, ScaleRule::even, ScaleRule::even_above,
+                          ScaleRule::uos, ScaleRule::nearest_log2_amax, ScaleRule::floor_plus_one});
 }
 
 bool is_directed(Rounding r) {
