@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "src/arith/backend_reference.h"
 #include "src/arith/spec_text.h"
 #include "src/listed/backend_listed.h"
+#include "tests/support/filled_codes.h"
 #include "tests/support/same_floats.h"
 #include "tests/support/share.h"
 
@@ -146,6 +148,7 @@ TEST_CASE("scale codes of lists equal the core's beside every midpoint of two sc
   constexpr float amax = 5.7f;
   int64_t taken = 0;
   for (const std::string words : specs) {
+    if (!test::next_case_runs()) continue;
     QuantizeCall call;
     call.spec = quant_spec_from_words(words, "test");
     if (call.spec.block.kind != BlockKind::vector) continue;
@@ -178,7 +181,7 @@ TEST_CASE("scale codes of lists equal the core's beside every midpoint of two sc
     CHECK(test::same_floats(got.real_scales, expected.real_scales));
     taken += static_cast<int64_t>(maxima.size());
   }
-  CHECK(taken > 5000);
+  CHECK((test::share() > 1 || taken > 5000));
 }
 
 TEST_CASE("sums of decoded lists and of their blocks equal the core's", "[quick]") {
@@ -189,6 +192,7 @@ TEST_CASE("sums of decoded lists and of their blocks equal the core's", "[quick]
   for (const std::string words : specs)
     for (const bool is_mixed : {false, true})
       for (const bool is_few : {false, true}) {
+        if (!test::next_case_runs()) continue;
         QuantizeCall call;
         call.spec = quant_spec_from_words(words, "test");
         const std::vector<float> x = is_few
@@ -216,8 +220,49 @@ TEST_CASE("sums of decoded lists and of their blocks equal the core's", "[quick]
             CHECK(test::same_floats(c, d));
           }
       }
-  CHECK(taken == static_cast<int64_t>(std::size(specs)) * 16);
-  CHECK(taken_of_chips >= 200);
+  CHECK((test::share() > 1 || (taken == static_cast<int64_t>(std::size(specs)) * 16 && taken_of_chips >= 200)));
+}
+
+// 36 from the first block; 384 ulp/256 from the second, a tie, and one to three units of 2^-24 of a unit of its dot,
+// which fp64 drops: 6/7 times whole numbers, rounded to 24 bits, is where they come from.
+TEST_CASE("ties that fp64 does not see are decided as the core does", "[quick]") {
+  test::Random random(13);
+  const FloatFormat &list = format_of(Element::int4_6), &e2m1 = format_of(Element::e2m1);
+  const auto code_of = [](const FloatFormat& f, float x) {
+    uint32_t nearest = 0;
+    for (uint32_t code = 0; code < 1u << f.code_bits(); ++code)
+      if (std::fabs(decode(f, code) - x) < std::fabs(decode(f, nearest) - x)) nearest = code;
+    return nearest;
+  };
+  GemmOptions options;
+  options.accumulator = fp32_block;
+  std::set<uint32_t> sums;
+  for (int trial = 0; trial < 2000; ++trial) {
+    Quantized a = test::operand("nvfp4,element=int4_6,tensor_scale=none", 1, 32, 0);
+    Quantized b = test::operand("nvfp4,tensor_scale=none", 1, 32, 0);
+    float left = 448.0f;
+    for (int64_t k = 0; k < 32; ++k) {
+      float x = k == 0 ? 7.0f : 0.0f, y = 6.0f;
+      if (k >= 16) {
+        x = static_cast<float>(1 + test::pick(random, 7)), y = test::one_of(random, {1.0f, 2.0f, 3.0f, 4.0f, 6.0f});
+        if (k > 20 && left > 42.0f) x = 7.0f, y = 6.0f;
+        while (x * y > left) x > 1.0f ? x -= 1.0f : y -= y > 4.0f ? 2.0f : 1.0f;
+        left -= x * y;
+      }
+      a.set_code(0, k, code_of(list, x * 6.0f / 7.0f));
+      b.set_code(0, k, code_of(e2m1, y));
+    }
+    for (Quantized* q : {&a, &b}) test::set_scale(*q, 0, 128.0f), test::set_scale(*q, 1, 0x1p-6f);
+    if (left != 0.0f) continue;
+    float expected = 0.0f, got = 0.0f;
+    reference_backend().gemm(a, b, options, &expected, 1);
+    REQUIRE(listed_backend().supports_gemm(a.spec, b.spec, options));
+    listed_backend().gemm(a, b, options, &got, 1);
+    CAPTURE(trial, expected, got);
+    CHECK(bits_of(expected) == bits_of(got));
+    sums.insert(bits_of(expected));
+  }
+  CHECK(sums.size() == 2);  // both neighbours of the tie
 }
 
 TEST_CASE("sums of integers beyond int32 are the core's", "[quick]") {

@@ -43,6 +43,7 @@ struct Grids {
 struct Side {
   int64_t width, cols, runs;
   std::vector<double> value, slack;  // the error of a block's dots is below the product of both sides' slack
+  std::vector<float> narrow;         // in place of `value` where fp32 loses nothing
   std::vector<float> scale, factor;  // of blocks; of rows: g, or NaN where a scale is
   int least_log2, largest_log2;      // of scales above 0
 
@@ -51,10 +52,12 @@ struct Side {
   }
 
   // `room`: bits of lists whose products with the other side's are exact; `unit`: slack under a scale of 1.
-  void fill(const Quantized& q, const Grids& grids, int64_t side_by_side, int64_t run, int room, double unit) {
+  void fill(const Quantized& q, const Grids& grids, int64_t side_by_side, int64_t run, int room, double unit,
+            bool is_narrow) {
     width = side_by_side, cols = q.cols, runs = (q.cols + run - 1) / run, least_log2 = 1000, largest_log2 = -1000;
     const int64_t rows = (q.rows + width - 1) / width * width;
-    value.resize(static_cast<size_t>(rows * cols));
+    value.resize(static_cast<size_t>(is_narrow ? 0 : rows * cols));
+    narrow.resize(static_cast<size_t>(is_narrow ? rows * cols : 0));
     scale.resize(static_cast<size_t>(rows * runs));
     slack.resize(scale.size());
     factor.clear();
@@ -74,21 +77,24 @@ struct Side {
         }
         scale[at(to, runs, block)] = size;
         slack[at(to, runs, block)] = grids.bits[which] > room ? static_cast<double>(size) * unit : 0.0;
-        decode_block(q, r, block * run, smaller(cols, (block + 1) * run), grids.value[which].data(),
-                     value.data() + at(to, cols, 0));
+        const int64_t first = block * run, end = smaller(cols, first + run);
+        const double* table = grids.value[which].data();
+        if (is_narrow) decode_block(q, r, first, end, table, narrow.data() + at(to, cols, 0));
+        if (!is_narrow) decode_block(q, r, first, end, table, value.data() + at(to, cols, 0));
       }
     }
   }
 
  private:
-  void decode_block(const Quantized& q, int64_t r, int64_t first, int64_t end, const double* table, double* out) const {
+  template <class Number>
+  void decode_block(const Quantized& q, int64_t r, int64_t first, int64_t end, const double* table, Number* out) const {
     const uint8_t* row = q.codes.data() + r * q.code_row_bytes();
     const int bytes = q.is_packed() ? 0 : q.code_bytes();
     for (int64_t k = first; k < end; ++k) {
       const uint32_t code = bytes == 0   ? row[k / 2] >> 4 * (k % 2) & 0xFu
                             : bytes == 1 ? row[k]
                                          : row[2 * k] | static_cast<uint32_t>(row[2 * k + 1]) << 8;
-      out[k * width] = table[code];
+      out[k * width] = static_cast<Number>(table[code]);
     }
   }
 };
@@ -124,6 +130,8 @@ namespace plain {
 #define FP4_SUMS       __attribute__((target("avx2,fma")))
 #define FP4_SUMS_PART  inline __attribute__((always_inline, target("avx2,fma")))
 #define FUSED(x, y, z) _mm256_fmadd_pd(_mm256_set1_pd(x), y, z)
+#define FUSED32        _mm256_fmadd_ps
+#define SPREAD32       _mm256_set1_ps
 #define WIDENED(x)     _mm256_cvtps_pd((__m128)(x))  // of __builtin_convertvector g++ 12 makes two halves
 namespace avx2 {
 #include "src/listed/listed_products_body.h"
@@ -132,6 +140,8 @@ namespace avx2 {
 #define FP4_SUMS       __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw")))
 #define FP4_SUMS_PART  inline __attribute__((always_inline, target("avx512f,avx512vl,avx512dq,avx512bw")))
 #define FUSED(x, y, z) _mm512_fmadd_pd(_mm512_set1_pd(x), y, z)
+#define FUSED32        _mm512_fmadd_ps
+#define SPREAD32       _mm512_set1_ps
 #define WIDENED(x)     _mm512_cvtps_pd((__m256)(x))
 namespace avx512 {
 #include "src/listed/listed_products_body.h"
@@ -140,17 +150,19 @@ namespace avx512 {
 
 // Outputs of 8 rows and `width` columns.
 struct Tile {
-  static constexpr int most = 8;
+  static constexpr int most = 16;
   int width;
   void (*sums)(const Product& p, int64_t row, int64_t col, float* out);
 };
 
-Tile chosen() {
+Tile chosen(bool is_narrow) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) return {8, avx512::sums};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {4, avx2::sums};
+  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return is_narrow ? Tile{16, avx512::narrow_sums} : Tile{8, avx512::sums};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return is_narrow ? Tile{8, avx2::narrow_sums} : Tile{4, avx2::sums};
 #endif
-  return {4, plain::sums};
+  return {is_narrow ? 0 : 4, plain::sums};
 }
 
 int64_t run_of(const QuantSpec& s, int64_t cols) {
@@ -170,16 +182,19 @@ bool multiplies_listed(const QuantSpec& a, const QuantSpec& b, const GemmOptions
 
 bool multiply_listed(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c, int64_t c_stride) {
   using namespace listed_products;
-  static const Tile tile = chosen();
+  static const Tile usual = chosen(false), narrow = chosen(true);
   const Grids of_a(a.spec), of_b(b.spec);
   const int64_t run = smaller(run_of(a.spec, a.cols), run_of(b.spec, b.cols));
   const auto n = static_cast<double>(run);
-  const int room =
-      52 - floor_log2(static_cast<uint64_t>(run)) - (has_long_scale(a.spec) || has_long_scale(b.spec) ? 24 : 16);
+  const bool is_long = has_long_scale(a.spec) || has_long_scale(b.spec);
+  const int terms_log2 = floor_log2(static_cast<uint64_t>(run)), room = 52 - terms_log2 - (is_long ? 24 : 16);
+  const bool is_narrow = narrow.width > 0 && !is_long && of_a.most_bits() + of_b.most_bits() + terms_log2 < 24;
+  const Tile& tile = is_narrow ? narrow : usual;
   // Slightly more than the bound, for what its own products lose.
+  const double unit = of_a.largest * of_b.largest * (n * n + n) * 0x1.01p-53;
   thread_local Side left, right;
-  left.fill(a, of_a, 1, run, room - of_b.most_bits(), of_a.largest * of_b.largest * (n * n + n) * 0x1.01p-53);
-  right.fill(b, of_b, tile.width, run, room - of_a.most_bits(), 1.0);
+  left.fill(a, of_a, 1, run, room - of_b.most_bits(), unit, is_narrow);
+  right.fill(b, of_b, tile.width, run, room - of_a.most_bits(), 1.0, is_narrow);
   if (left.least_log2 + right.least_log2 < -126 || left.largest_log2 + right.largest_log2 > 125) return false;
   const Side &side_a = left, &side_b = right;  // of this thread, for all
   const Product p = {side_a,
