@@ -204,9 +204,8 @@ bool multiply_listed(const Quantized& a, const Quantized& b, const GemmOptions& 
                      of_a.quantum_log2 + of_b.quantum_log2,
                      std::ldexp(1.0, -of_a.quantum_log2),
                      std::ldexp(1.0, -of_b.quantum_log2)};
-  GemmFinish finish;
-  finish.prescale_product = a.spec.prescale * b.spec.prescale;
-  finish.hadamard_divisor = options.hadamard_divisor;
+  const GemmFinish finish = {.prescale_product = a.spec.prescale * b.spec.prescale,
+                             .hadamard_divisor = options.hadamard_divisor};
   parallel_for(0, a.rows, tile_rows, options.threads, 1, [&](int64_t row) {
     for (int64_t col = 0; col < b.rows; col += tile.width) {
       float out[tile_rows * Tile::most];

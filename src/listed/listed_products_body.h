@@ -74,6 +74,7 @@ FP4_SUMS void sums(const Product& p, int64_t row, int64_t col, float* out) {
     if (is_any(any)) {
       Ints open[tile_rows];
       Floats before[tile_rows], after[tile_rows];
+#pragma GCC unroll 8
       for (int r = 0; r < tile_rows; ++r)
         add(acc[r], dot[r], scale_a[r][block] * scale, slack_a[r][block] * slack, next[r], open[r]);
       std::memcpy(before, acc, sizeof acc), std::memcpy(after, next, sizeof next);

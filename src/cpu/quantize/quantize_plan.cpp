@@ -180,7 +180,7 @@ void choose_scale_path(QuantPlan& p) {
   }
 }
 
-// Whether a block's maximum is below 8 times its scale: its index stays in the table.
+// Whether a block's maximum is below 8 times its scale (nearest_log2: 6 * sqrt(2)): its index stays in the table.
 bool is_below_8(ScaleRule rule) {
   return is_one_of(rule, {ScaleRule::floor, ScaleRule::ceil, ScaleRule::rceil, ScaleRule::even, ScaleRule::even_above,
                           ScaleRule::uos, ScaleRule::nearest_log2_amax, ScaleRule::floor_plus_one});
