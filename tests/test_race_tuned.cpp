@@ -63,8 +63,10 @@ constexpr Plant plants[] = {{"null"},
                             {"all lower", Lower::all},
                             {"every second lower", Lower::every_second},
                             {"step fails in 1 %", Lower::every_second, 0.01},
+                            {"step fails in 2 %", Lower::every_second, 0.02},
                             {"step fails in 5 %", Lower::every_second, 0.05},
                             {"others fail in 1 %", Lower::every_second, 0, 0.01},
+                            {"others fail in 3 %", Lower::every_second, 0, 0.03},
                             {"others fail in 5 %", Lower::every_second, 0, 0.05},
                             {"step diverges in 10 %", Lower::every_second, 0, 0, 0.1}};
 

@@ -208,6 +208,22 @@ TEST_CASE("equal is said from a hundred seeds on, unless every run is the same",
   CHECK(family[2].verdict == Verdict::undecided);
 }
 
+TEST_CASE("better is said within 4 delta from three hundred seeds on", "[quick]") {
+  std::vector<Comparison> family(4);
+  for (int s = 0; s < 400; ++s) {
+    const double loss = s % 2 == 0 ? -0.011 : -0.009;
+    if (s < 299) add(family[0], loss);
+    if (s < 300) add(family[1], loss);
+    if (s < 300) add(family[2], loss - 0.04);  // 4 delta and more
+    add(family[3], s == 0 ? -1.5 : loss);      // one failure of 1.5: 3/400 of it is more than .011
+  }
+  judge_with(family, 0.01);
+  CHECK(family[0].verdict == Verdict::undecided);
+  CHECK(family[1].verdict == Verdict::better);
+  CHECK(family[2].verdict == Verdict::better);
+  CHECK(family[3].verdict == Verdict::undecided);
+}
+
 TEST_CASE("unequal seeds, NaN and divergence by hand", "[quick]") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<Comparison> family(1);

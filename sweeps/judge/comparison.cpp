@@ -9,7 +9,7 @@ namespace fp4::sweeps {
 
 namespace {
 
-constexpr size_t least_seeds = RaceRules{}.least;
+constexpr size_t least_seeds = RaceRules{}.least, least_alone = RaceRules{}.least_alone;
 constexpr double enough = 4;  // deltas beyond which fewer seeds do
 
 size_t seeds_of(const Comparison& comparison) {
@@ -75,14 +75,14 @@ Verdict verdict_of(const Comparison& comparison, const std::vector<double>& diff
   const double delta = comparison.delta;
   if (low > enough * delta) return Verdict::worse;
   if (high < -enough * delta) return Verdict::better;
-  if (differences.size() < least_seeds) return Verdict::undecided;
+  const size_t n = differences.size();
   const double middle = quantile(differences, 0.5);
   double largest = 0;
   for (const double d : differences) largest = std::max(largest, std::fabs(d - middle));
-  const double unseen = 3 * largest / static_cast<double>(differences.size());
-  if (low - unseen > 0) return Verdict::worse;
-  if (high + unseen < 0) return Verdict::better;
-  return low - unseen >= -delta && high + unseen <= delta ? Verdict::equal : Verdict::undecided;
+  const double unseen = 3 * largest / static_cast<double>(n);
+  if (n >= least_alone && low - unseen > 0) return Verdict::worse;
+  if (n >= least_alone && high + unseen < 0) return Verdict::better;
+  return n >= least_seeds && low - unseen >= -delta && high + unseen <= delta ? Verdict::equal : Verdict::undecided;
 }
 
 void judge_one(Comparison& comparison, double level) {

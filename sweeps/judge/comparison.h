@@ -10,9 +10,9 @@
 namespace fp4::sweeps {
 
 // better, worse: the interval excludes 0, or an exact test says that one side diverges more often. equal: the interval
-// lies inside +-delta, or every pair has the same loss. undecided: none of these. Of fewer than 100 seeds an interval
-// says `better` or `worse` alone, and where it ends beyond 4 delta; of more it is widened by what a rare failure may
-// hide (race.h).
+// lies inside +-delta, or every pair has the same loss. undecided: none of these. An interval of fewer seeds than the
+// steps of a race need (300) says `better` or `worse` where it ends beyond 4 delta, one of fewer than a tie's (100)
+// never `equal`; else it is widened by what a rare failure may hide (race.h).
 enum class Verdict { better, worse, equal, undecided };
 std::string_view word(Verdict verdict);
 
