@@ -10,6 +10,7 @@
 
 #include "fp4/elementary.h"
 #include "sim/kernels/train_kernels.h"
+#include "src/cpu/vector_backends.h"
 
 using namespace fp4;
 
@@ -191,11 +192,9 @@ TEST_CASE("special values are those of C", "[quick]") {
 TEST_CASE("every instruction set gives the same bits", "[quick]") {
   // silu uses exp and a division; normals use Philox, log, sqrt and cos; sin_cos both sines.
   const int n = 4099;
-  std::vector<std::string> names = {"generic"};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) names.push_back("avx2");
-  if (__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) names.push_back("avx512");
-#endif
+  std::vector<std::string> names;
+  for (const Backend* backend : vector_backends())
+    if (backend->available()) names.emplace_back(backend->name());
   std::vector<std::vector<float>> results;
   for (const std::string& name : names) {
     const sim::Kernels& k = sim::kernels(name);

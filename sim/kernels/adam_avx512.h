@@ -1,5 +1,13 @@
 // AdamW with the square root out of the divider's way: in the plain loop (optimizer_body.h) root and quotient share one
-// slow unit. Included by optimizer_body.h for AVX-512.
+// slow unit.
+#pragma once
+
+#ifndef FP4_CPU
+#define FP4_CPU 512
+#endif
+#include "sim/kernels/optimizer_body.h"
+
+namespace fp4::sim::FP4_ISA {
 
 struct AdamLanes {
   __m512 mean, square;  // new moments
@@ -63,3 +71,5 @@ static bool adam(float* w, float* m, float* v, const float* g, int64_t n, const 
   is_finite &= adam_plain(w + i, m + i, v + i, g + i, n - i, p);
   return is_finite && _mm512_cmp_ps_mask(bad, bad, _CMP_UNORD_Q) == 0;
 }
+
+}  // namespace fp4::sim::FP4_ISA

@@ -1,5 +1,9 @@
 // Loops without an order: every element for itself, or every column.
-// Part of kernels_body.h, which says how it is included.
+#pragma once
+
+#include "sim/kernels/set.h"
+
+namespace fp4::sim::FP4_ISA {
 
 static void add_scaled(double* __restrict to, double factor, const double* __restrict from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] += factor * from[i];
@@ -112,3 +116,5 @@ static void sin_cos(float* __restrict sine, float* __restrict cosine, const floa
     cosine[i] = elementary::cos(x[i]);
   }
 }
+
+}  // namespace fp4::sim::FP4_ISA

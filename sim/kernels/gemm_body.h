@@ -1,9 +1,12 @@
 // Plain products: fma in ascending k per output (the accumulator `fma_sequential`).
-// Part of kernels_body.h, which says how it is included.
+#pragma once
 
-using tile_lanes = float __attribute__((vector_size(4 * LANES), aligned(4)));
-constexpr int panel = 2 * LANES;
-constexpr int narrow_rows = TILE_ROWS < 8 ? 2 * TILE_ROWS : TILE_ROWS;  // eight or more hide an fma's latency
+#include "sim/kernels/set.h"
+
+namespace fp4::sim::FP4_ISA {
+
+constexpr int panel = 2 * lanes;
+constexpr int narrow_rows = tile_rows < 8 ? 2 * tile_rows : tile_rows;  // eight or more hide an fma's latency
 
 // 8 columns of B, contiguous in k, as 8 rows of `out`.
 static inline void transpose_8x8(float* out, const float* b, int64_t b_col) {
@@ -48,7 +51,7 @@ static void pack(float* __restrict packed, const float* __restrict b, int64_t b_
   }
 }
 
-// Rows x (Vectors * LANES) outputs at a time; B's rows are row_stride apart.
+// Rows x (Vectors * lanes) outputs at a time; B's rows are row_stride apart.
 template <int Rows, int Vectors>
 static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_row, int64_t a_col, const float* rows,
                  int64_t row_stride, int k) {
@@ -59,7 +62,7 @@ static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_r
   for (int g = 0; g < Rows / group; ++g) row[g] = a + g * group * a_row;
   for (int i = 0; i < k; ++i) {
     tile_lanes b[Vectors];
-    for (int v = 0; v < Vectors; ++v) __builtin_memcpy(&b[v], rows + v * LANES, sizeof b[v]);
+    for (int v = 0; v < Vectors; ++v) __builtin_memcpy(&b[v], rows + v * lanes, sizeof b[v]);
     rows += row_stride;
 #pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
@@ -75,15 +78,15 @@ static void tile(float* c, int64_t c_row, int width, const float* a, int64_t a_r
   }
 #pragma GCC unroll 16
   for (int r = 0; r < Rows; ++r) {
-    float edge[(Vectors * LANES + 15) / 16 * 16];
+    float edge[(Vectors * lanes + 15) / 16 * 16];
 #pragma GCC unroll 2
     for (int v = 0; v < Vectors; ++v) {
       const tile_lanes out = sum[r][v] + 0.0f;  // an exactly zero sum is +0 (fp4/gemm.h)
-      __builtin_memcpy((width == Vectors * LANES ? c + r * c_row : edge) + v * LANES, &out, sizeof out);
+      __builtin_memcpy((width == Vectors * lanes ? c + r * c_row : edge) + v * lanes, &out, sizeof out);
     }
-    if (width == Vectors * LANES) continue;
+    if (width == Vectors * lanes) continue;
     for (int j = 0; j < width; j += 16) {
-      some_lanes part;
+      lanes16 part;
       __builtin_memcpy(&part, edge + j, sizeof part);
       store_some(c + r * c_row + j, width - j < 16 ? width - j : 16, part);
     }
@@ -111,10 +114,10 @@ static void panels(float* c, int64_t c_row, const float* a, int64_t a_row, int64
   for (int j = 0; j < n; j += panel, b += panel_stride) {
     const int width = n - j < panel ? n - j : panel;
     // Few columns, as in a head of ten classes, fill one register.
-    if (width <= LANES) {
+    if (width <= lanes) {
       panel_rows<narrow_rows, 1>(c + j, c_row, width, a, a_row, a_col, b, row_stride, m, k);
     } else {
-      panel_rows<TILE_ROWS, 2>(c + j, c_row, width, a, a_row, a_col, b, row_stride, m, k);
+      panel_rows<tile_rows, 2>(c + j, c_row, width, a, a_row, a_col, b, row_stride, m, k);
     }
   }
 }
@@ -126,3 +129,5 @@ static void gemm_in_place(float* c, int64_t c_row, const float* a, int64_t a_row
                           int64_t b_row, int m, int n, int k) {
   panels(c, c_row, a, a_row, a_col, b, panel, b_row, m, n, k);
 }
+
+}  // namespace fp4::sim::FP4_ISA

@@ -1,15 +1,9 @@
-// The bodies behind train_kernels.h; included once per instruction set, inside its namespace and target region, with
-//   LANES      floats per register of the gemm tile      TILE_ROWS  its rows
-//   fma_lanes  LANES fused multiply-adds
-//   of AVX-512 (HAS_AVX512) its own words in place of those of plain_words_body.h
-// so this header has no guard. No std templates in here: an instance compiled for AVX-512 could be picked by the
-// linker for everybody.
+// The table behind train_kernels.h of one instruction set (set.h), whose target region ends here.
+#pragma once
 
-#ifndef HAS_AVX512
-#include "sim/kernels/plain_words_body.h"
+#if FP4_CPU == 512
+#include "sim/kernels/adam_avx512.h"
 #endif
-#include "sim/kernels/sums_body.h"
-// The rest uses those.
 #include "sim/kernels/elementwise_body.h"
 #include "sim/kernels/gemm_body.h"
 #include "sim/kernels/optimizer_body.h"
@@ -18,6 +12,19 @@
 #include "sim/kernels/scale_terms_body.h"
 #include "sim/kernels/slopes_body.h"
 
-const Kernels table = {.name = ISA_NAME,
+#define FP4_TEXT(word)  #word
+#define FP4_NAME(macro) FP4_TEXT(macro)
+
+namespace fp4::sim::FP4_ISA {
+
+const Kernels table = {.name = FP4_NAME(FP4_ISA),
                        FP4_TRAINER_LOOPS(FP4_LOOP) FP4_HOST_LOOPS(FP4_LOOP).panel_width = panel,
                        FP4_HOST_PRODUCTS(FP4_LOOP)};
+
+}  // namespace fp4::sim::FP4_ISA
+
+#if FP4_CPU != 128 && defined(__clang__)
+#pragma clang attribute pop
+#elif FP4_CPU != 128
+#pragma GCC pop_options
+#endif

@@ -1,5 +1,9 @@
 // Updates of the weights, one pass over weights, moments and gradients.
-// Part of kernels_body.h, which says how it is included.
+#pragma once
+
+#include "sim/kernels/set.h"
+
+namespace fp4::sim::FP4_ISA {
 
 // AdamW (Loshchilov and Hutter): decay outside the moments. weight_decay = 0 is Adam.
 static bool adam_plain(float* __restrict w, float* __restrict m, float* __restrict v, const float* __restrict g,
@@ -16,9 +20,7 @@ static bool adam_plain(float* __restrict w, float* __restrict m, float* __restri
   }
   return bad == 0;
 }
-#ifdef HAS_AVX512
-#include "sim/kernels/adam_avx512.h"
-#else
+#if FP4_CPU != 512
 constexpr auto adam = adam_plain;
 #endif
 
@@ -32,3 +34,5 @@ static bool sgd(float* __restrict w, float* __restrict m, const float* __restric
   }
   return bad == 0;
 }
+
+}  // namespace fp4::sim::FP4_ISA

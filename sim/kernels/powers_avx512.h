@@ -9,7 +9,14 @@
 //               ln x: the first term left out is f^7/7 < 2^-38; |ln x| < 88, so rounding adds less than 2^-44.
 //               exp: the same error of its polynomial as long as both choose the same n; where r is within 1e-11 of
 //               ln(2)/2 they may not, and the lane is left out, too.
-// Included like kernels_body.h, before it.
+#pragma once
+
+#ifndef FP4_CPU
+#define FP4_CPU 512
+#endif
+#include "sim/kernels/set.h"
+
+namespace fp4::sim::FP4_ISA {
 
 struct LogTable {
   double inverse[16];    // of the middle of sixteenth i of [1, 2)
@@ -173,3 +180,5 @@ static void powers(float* out, const float* x, float y, int64_t n) {
   }
   for (; i < n; ++i) out[i] = elementary::pow(x[i], y);
 }
+
+}  // namespace fp4::sim::FP4_ISA

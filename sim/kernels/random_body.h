@@ -1,33 +1,22 @@
 // The counter generator of fp4/rng.h in lanes.
-// Part of kernels_body.h, which says how it is included.
+#pragma once
 
-// 32-bit words of Philox blocks first .. first + blocks - 1, rounded up to 16. Counter words as in rng.h; 16 blocks at
-// a time, one register per word; widening_product is the instruction set's 32 x 32 -> 64.
-static void philox(uint32_t* __restrict out, uint64_t first, int blocks, uint64_t seed, uint32_t stream,
-                   uint32_t step) {
+#include "sim/kernels/set.h"
+
+namespace fp4::sim::FP4_ISA {
+
+// 32-bit words of Philox blocks first .. first + blocks - 1, rounded up to 16. Counter words as in rng.h.
+static void philox(uint32_t* __restrict to, uint64_t first, int blocks, uint64_t seed, uint32_t stream, uint32_t step) {
   for (int begin = 0; begin < blocks; begin += 16) {
-    words16 c0, c1, c2, c3;
+    uint32_t low[16], high[16], word[4][16];
     for (int l = 0; l < 16; ++l) {
       const uint64_t block = first + static_cast<uint64_t>(begin + l);
-      c0[l] = static_cast<uint32_t>(block), c1[l] = static_cast<uint32_t>(block >> 32), c2[l] = stream, c3[l] = step;
+      low[l] = static_cast<uint32_t>(block), high[l] = static_cast<uint32_t>(block >> 32);
     }
-    uint32_t key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-      words16 low0, high0, low1, high1;
-      widening_product(c0, 0xD2511F53u, low0, high0);
-      widening_product(c2, 0xCD9E8D57u, low1, high1);
-      c0 = high1 ^ c1 ^ key0;
-      c1 = low1;
-      c2 = high0 ^ c3 ^ key1;
-      c3 = low0;
-      key0 += 0x9E3779B9u;
-      key1 += 0xBB67AE85u;
-    }
-    uint32_t w0[16], w1[16], w2[16], w3[16];
-    __builtin_memcpy(w0, &c0, sizeof w0), __builtin_memcpy(w1, &c1, sizeof w1);
-    __builtin_memcpy(w2, &c2, sizeof w2), __builtin_memcpy(w3, &c3, sizeof w3);
-    uint32_t* o = out + int64_t{4} * begin;
-    for (int l = 0; l < 16; ++l) o[4 * l] = w0[l], o[4 * l + 1] = w1[l], o[4 * l + 2] = w2[l], o[4 * l + 3] = w3[l];
+    const simd::Words w = simd::philox(simd::load(low), simd::load(high), stream, step, seed);
+    for (int i = 0; i < 4; ++i) simd::store(word[i], w.word[i]);
+    for (int l = 0; l < 16; ++l)
+      for (int i = 0; i < 4; ++i) to[int64_t{4} * (begin + l) + i] = word[i][l];
   }
 }
 
@@ -56,3 +45,5 @@ static void normals(float* x, int64_t first, int64_t n, uint64_t seed, uint32_t 
       x[done + i] = __builtin_sqrtf(-2.0f * elementary::log(1.0f - u0[i])) * elementary::cos(6.28318548f * u1[i]);
   }
 }
+
+}  // namespace fp4::sim::FP4_ISA

@@ -1,5 +1,9 @@
 // What looks at one row at a time: losses, normalisation, causal softmax.
-// Part of kernels_body.h, which says how it is included.
+#pragma once
+
+#include "sim/kernels/sums_body.h"
+
+namespace fp4::sim::FP4_ISA {
 
 // x minus the largest of its row, and the label's entry of that.
 static void softmax_shift(float* __restrict p, float* __restrict row_loss, const float* __restrict logits,
@@ -136,3 +140,5 @@ static void causal_softmax_backward(float* __restrict dp, const float* __restric
     for (int j = 0; j < n; ++j) d[j] = factor * (q[j] * (d[j] - mean));
   }
 }
+
+}  // namespace fp4::sim::FP4_ISA

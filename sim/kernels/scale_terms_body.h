@@ -1,6 +1,10 @@
 // Gradients through the scales of sixteen blocks at a time, a block a lane: sums run along a block, in the order of
 // block_gradient (fp4/estimator.h), which is the definition.
-// Part of kernels_body.h, which says how it is included.
+#pragma once
+
+#include "sim/kernels/set.h"
+
+namespace fp4::sim::FP4_ISA {
 
 static bool reads_softmax(ScaleGradient g) {
   return g == ScaleGradient::hardsoftmax || g == ScaleGradient::softsoftmax ||
@@ -84,3 +88,5 @@ static void scale_terms(float* out, const TermBlocks& b, const ScaleFactors& f) 
       });
   }
 }
+
+}  // namespace fp4::sim::FP4_ISA

@@ -1,5 +1,18 @@
 // Payloads and slopes of the estimators, for runs of elements that share a scale.
-// Part of kernels_body.h, which says how it is included.
+#pragma once
+
+#include "sim/kernels/set.h"
+#if FP4_CPU == 512
+#include "sim/kernels/powers_avx512.h"
+#endif
+
+namespace fp4::sim::FP4_ISA {
+
+#if FP4_CPU != 512
+static void powers(float* out, const float* x, float y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = elementary::pow(x[i], y);
+}
+#endif
 
 // Payloads of elements first .. first + n - 1 of a row, each rounded once, as saved_payload (fp4/estimator.h) defines
 // them.
@@ -147,3 +160,5 @@ static bool slopes(float* out, const float* upstream, const float* x, int n, con
   }
   return true;
 }
+
+}  // namespace fp4::sim::FP4_ISA

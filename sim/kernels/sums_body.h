@@ -1,9 +1,9 @@
 // Sums, maxima and tests over whole arrays, in the fixed order of train_kernels.h.
-// Part of kernels_body.h, which says how it is included.
+#pragma once
 
-using lanes16 = float __attribute__((vector_size(64), aligned(4)));
-using lanes8 = float __attribute__((vector_size(32), aligned(4)));
-using lanes4 = float __attribute__((vector_size(16), aligned(4)));
+#include "sim/kernels/set.h"
+
+namespace fp4::sim::FP4_ISA {
 
 // A NaN on the right is passed over.
 static constexpr auto larger_of = [](const auto& left, const auto& right) { return right > left ? right : left; };
@@ -84,3 +84,5 @@ static bool all_finite(const float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) bad |= static_cast<uint32_t>(magnitude_bits(x[i]) >= float_infinity_bits);
   return bad == 0;
 }
+
+}  // namespace fp4::sim::FP4_ISA

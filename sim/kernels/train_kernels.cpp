@@ -5,21 +5,23 @@
 #include <vector>
 
 #include "src/backends/backends.h"
+#include "src/cpu/vector_backends.h"
 #include "src/text/error.h"
 
 namespace fp4::sim {
-// Fastest first, those of this CPU.
+// Fastest first, those of this CPU, as its vector backends.
 static std::vector<const Kernels*> available() {
-  std::vector<const Kernels*> sets;
+  const Kernels* const all[] = {
 #if defined(__x86_64__)
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    sets.push_back(&avx512::table);
-  }
-  if (has_avx2) sets.push_back(&avx2::table);
+    &avx512::table,
+    &avx2::table,
 #endif
-  sets.push_back(&generic::table);
+    &generic::table
+  };
+  std::vector<const Kernels*> sets;
+  for (const Backend* backend : vector_backends())
+    for (const Kernels* k : all)
+      if (backend->available() && k->name == backend->name()) sets.push_back(k);
   return sets;
 }
 

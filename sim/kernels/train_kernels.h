@@ -1,8 +1,7 @@
-// Decides: the loops of the trainer, once per instruction set, always with the same bits. The bodies stand in
-// sim/kernels/ and are compiled for the generic CPU, AVX2 and AVX-512 by target attributes; the choice is
-// made at run time. What keeps the bits apart from the vector width: elementwise loops have no order, sums use
-// 16 partial lanes (element i goes to lane i mod 16, ascending) and one fixed tree (8, 4, 2, 1), products use
-// fma in ascending k per output (the accumulator `fma_sequential`).
+// Decides: the loops of the trainer, once per instruction set, always with the same bits; the choice is made at run
+// time. What keeps the bits apart from the vector width: elementwise loops have no order, sums use 16 partial lanes
+// (element i goes to lane i mod 16, ascending) and one fixed tree (8, 4, 2, 1), products use fma in ascending k per
+// output (the accumulator `fma_sequential`).
 #pragma once
 
 #include <cstddef>
@@ -201,3 +200,19 @@ extern const Kernels table;  // of the device whose memory DeviceScope names (si
 }
 
 }  // namespace fp4::sim
+
+// The loops by name, in the order of Kernels: the tables of all instruction sets and of devices are made of these
+// lists. What every set has.
+#define FP4_TRAINER_LOOPS(apply)                                                                                   \
+  apply(add) apply(sum_of) apply(multiply) apply(scale) apply(add_bias) apply(column_sums) apply(bias_relu)        \
+      apply(bias_relu_backward) apply(relu) apply(relu_backward) apply(silu) apply(silu_backward) apply(swiglu)    \
+          apply(swiglu_backward) apply(softmax_loss) apply(softmax_loss_backward) apply(square_loss)               \
+              apply(square_loss_backward) apply(rmsnorm) apply(rmsnorm_backward) apply(rope) apply(causal_softmax) \
+                  apply(causal_softmax_backward) apply(sum) apply(dot) apply(all_finite) apply(adam) apply(sgd)
+// What host code alone calls; `panel_width` stands between the two lists.
+#define FP4_HOST_LOOPS(apply)                                                                                     \
+  apply(add_scaled) apply(slopes) apply(scale_sums) apply(scale_terms) apply(powers) apply(philox) apply(normals) \
+      apply(uniforms) apply(sin_cos)
+#define FP4_HOST_PRODUCTS(apply) apply(pack) apply(gemm) apply(gemm_in_place)
+
+#define FP4_LOOP(loop) .loop = loop,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/kernels/loop_names.h"
 #include "sim/kernels/train_kernels.h"
 #include "src/text/error.h"
 

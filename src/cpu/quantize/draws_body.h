@@ -38,7 +38,7 @@ FP4_TARGET inline void fill_draws(const QuantPlan& p, const DrawPlan& d, int64_t
     const auto phase = static_cast<int>(first % per_block);  // the same for all lanes
     auto block = static_cast<uint32_t>(first / per_block);
     for (int k = -phase; k < n; k += d.per_block) {
-      const Words w = philox(lane_step + all(block++), p.place.stream, p.place.step, p.place.seed);
+      const Words w = philox(lane_step + all(block++), all(0), p.place.stream, p.place.step, p.place.seed);
       for (int i = 0; i < d.per_block; ++i) {
         if (k + i < 0 || k + i >= n) continue;
         store(draw[k + i], shift_right(w.word[i / per_word], (i % per_word) * d.bits) & all(mask));
@@ -60,7 +60,7 @@ FP4_TARGET inline void fill_draws(const QuantPlan& p, const DrawPlan& d, int64_t
     const int count = n - k < 32 ? n - k : 32;
     const int blocks = (count + d.per_block - 1) / d.per_block + 1;
     for (int b = 0; b < blocks; ++b) {
-      const Words w = philox(block + all(static_cast<uint32_t>(b)), p.place.stream, p.place.step, p.place.seed);
+      const Words w = philox(block + all(static_cast<uint32_t>(b)), all(0), p.place.stream, p.place.step, p.place.seed);
       for (int i = 0; i < 4; ++i) store(words[4 * b + i], w.word[i]);
     }
     for (int i = 0; i < count; ++i) store(draw[k + i], picked_draws(words, lane_phase + all(i), d.bits));

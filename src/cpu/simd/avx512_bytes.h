@@ -62,10 +62,10 @@ FP4_SIMD I add_dots(I sum, uint8_t factor, B a) {
   return {_mm512_dpbusd_epi32(sum.v, _mm512_set1_epi8(static_cast<int8_t>(factor)), a.v)};
 }
 
-// Philox4x32-10 of 16 counters (block, 0, stream, step).
-FP4_SIMD Words philox(I block, uint32_t stream, uint32_t step, uint64_t seed) {
+// Philox4x32-10 of 16 counters (low, high, stream, step).
+FP4_SIMD Words philox(I low, I high, uint32_t stream, uint32_t step, uint64_t seed) {
   vq word[4];
-  philox_words(reinterpret_cast<vq>(block.v), stream, step, seed, word);
+  philox_words(reinterpret_cast<vq>(low.v), reinterpret_cast<vq>(high.v), stream, step, seed, word);
   Words w;
   for (int i = 0; i < 4; ++i) w.word[i].v = reinterpret_cast<__m512i>(word[i]);
   return w;

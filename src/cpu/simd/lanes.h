@@ -1,17 +1,16 @@
 // The vocabulary of sixteen lanes for the instruction set FP4_CPU that a file is compiled for: 512 (AVX-512), 256
 // (AVX2) or 128 (generic: the vectors of any machine). A body (*_body.h) is written in these words, includes this
 // header and is compiled once for each set: by backend_avx512.cpp, backend_avx2.cpp and backend_generic.cpp, which
-// define FP4_CPU before anything else.
+// define FP4_CPU before anything else. A body read alone is the generic one.
 #pragma once
 
 #ifndef FP4_CPU
-#error "FP4_CPU: define it as 512 (AVX-512), 256 (AVX2) or 128 (generic) before including src/cpu/simd/lanes.h"
-#elif FP4_CPU == 512
+#define FP4_CPU 128
+#endif
+#if FP4_CPU == 512
 #include "src/cpu/simd/avx512_bytes.h"
-#elif FP4_CPU == 256 || FP4_CPU == 128
-#include "src/cpu/simd/parts_bytes.h"
 #else
-#error "FP4_CPU: expected 512 (AVX-512), 256 (AVX2) or 128 (generic)"
+#include "src/cpu/simd/parts_bytes.h"
 #endif
 
 namespace fp4::FP4_ISA {

@@ -77,12 +77,12 @@ FP4_SIMD I add_dots(I sum, uint8_t factor, B x) {
   return add_products(sum, static_cast<int32_t>(0x01010101u * factor), x);
 }
 
-// Philox4x32-10 of 16 counters (block, 0, stream, step).
-FP4_SIMD Words philox(I block, uint32_t stream, uint32_t step, uint64_t seed) {
+// Philox4x32-10 of 16 counters (low, high, stream, step).
+FP4_SIMD Words philox(I low, I high, uint32_t stream, uint32_t step, uint64_t seed) {
   Words w;
   for (int part = 0; part < parts; ++part) {
     vq word[4];
-    philox_words(reinterpret_cast<vq>(block.v[part]), stream, step, seed, word);
+    philox_words(reinterpret_cast<vq>(low.v[part]), reinterpret_cast<vq>(high.v[part]), stream, step, seed, word);
     for (int i = 0; i < 4; ++i) w.word[i].v[part] = signed_of(word[i]);
   }
   return w;

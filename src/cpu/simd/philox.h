@@ -8,10 +8,10 @@ struct Words {
   I word[4];
 };
 
-// The words of counters (block, 0, stream, step) for the blocks in the halves of `blocks`: products need even and odd
-// ones apart.
-FP4_SIMD void philox_words(vq blocks, uint32_t stream, uint32_t step, uint64_t seed, vq (&word)[4]) {
-  vq c[2][4] = {{blocks, vq{}, vq{} + stream, vq{} + step}, {blocks >> 32, vq{}, vq{} + stream, vq{} + step}};
+// The words of counters (low, high, stream, step), whose words lie in the halves of `low` and `high`: products need
+// even and odd ones apart.
+FP4_SIMD void philox_words(vq low, vq high, uint32_t stream, uint32_t step, uint64_t seed, vq (&word)[4]) {
+  vq c[2][4] = {{low, high, vq{} + stream, vq{} + step}, {low >> 32, high >> 32, vq{} + stream, vq{} + step}};
   auto key0 = static_cast<uint32_t>(seed);
   auto key1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
