@@ -9,14 +9,9 @@
 #include <string_view>
 
 #include "fp4/estimator.h"
+#include "src/threads/scratch.h"
 
 namespace fp4::sim {
-
-/// Where an arena's blocks come from, if not from the host: memory of a device, which only its kernels may touch.
-struct Memory {
-  void* (*take)(std::size_t bytes);  // aligned to 64 bytes; throws Error where there is none left
-  void (*give)(void* memory);
-};
 
 struct AdamStep {
   float lr, beta1, beta2, eps, weight_decay;

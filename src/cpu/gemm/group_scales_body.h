@@ -6,6 +6,7 @@
 #include "src/cpu/gemm/product_fold_body.h"
 #include "src/cpu/gemm/tiles.h"
 #include "src/cpu/simd/lanes.h"
+#include "src/threads/scratch.h"
 
 namespace fp4::FP4_ISA {
 
@@ -33,10 +34,10 @@ inline bool may_group(const Product& p, const Folding& f) {
   return f.sum == Sum::group && f.runs_per_group % 2 == 0 && f.runs > 0 && !p.restarts();
 }
 
-inline void lay_groups(const Panels& p, const GroupShape& g, cpu::Shelf& shelf, GroupScales& s) {
-  shelf.put(s.factor, p.count * g.pairs * panel_rows);
-  shelf.put(s.unit, p.count * g.groups * panel_rows);
-  shelf.put(s.largest, p.count * g.groups * 2);
+inline void lay_groups(const Panels& p, const GroupShape& g, Scratch& scratch, GroupScales& s) {
+  scratch.put(s.factor, p.count * g.pairs * panel_rows);
+  scratch.put(s.unit, p.count * g.groups * panel_rows);
+  scratch.put(s.largest, p.count * g.groups * 2);
 }
 
 FP4_SIMD F run_scales(const float* scales, int64_t run, int shift) {
@@ -108,11 +109,10 @@ FP4_TARGET inline GroupPlan plan_groups(const Product& p, const BlockedPlan& k) 
   plan.kernel = group_kernel(k.input.run4);
   if (plan.kernel == nullptr) return plan;
   plan.shape = group_shape(k.folding);
-  thread_local Arena arena;
-  cpu::place_arrays(arena, [&](cpu::Shelf& shelf) {
-    lay_groups(p.a.panels, plan.shape, shelf, plan.a);
-    lay_groups(p.b.panels, plan.shape, shelf, plan.b);
-  });
+  thread_local Scratch scratch;
+  scratch.reset();
+  lay_groups(p.a.panels, plan.shape, scratch, plan.a);
+  lay_groups(p.b.panels, plan.shape, scratch, plan.b);
   fill_groups(p.a, k.input.scale_shift_a, plan.shape, plan.a);
   fill_groups(p.b, k.input.scale_shift_b, plan.shape, plan.b);
   return plan;

@@ -10,6 +10,7 @@
 #include "src/cpu/gemm/tiles.h"
 #include "src/cpu/simd/lanes.h"
 #include "src/threads/parallel.h"
+#include "src/threads/scratch.h"
 
 namespace fp4::FP4_ISA {
 
@@ -52,18 +53,18 @@ inline PairUnits choose_pairs(const Product& p) {
 // Whether all parts of split sums are floats: what becomes infinite has no error.
 inline bool keeps_split_bits(const SumSpan& span) { return span.sum_log2 <= 126 && span.lowest_bit >= -149; }
 
-inline void lay_pairs(Panels& p, cpu::Shelf& shelf, bool is_a) {
+inline void lay_pairs(Panels& p, Scratch& scratch, bool is_a) {
   const int64_t elements = p.count * p.padded * panel_rows;
   const int64_t runs = p.padded / pair_run;
-  shelf.put(p.pairs, elements);
-  shelf.put(p.norm, p.count);
+  scratch.put(p.pairs, elements);
+  scratch.put(p.norm, p.count);
   if (is_a) {
-    shelf.put(p.rests, 2 * p.count * p.rests_per_list());
-    shelf.put(p.cut, p.count);
-    shelf.put(p.rest_start, p.count * 2 * (runs + 1));
+    scratch.put(p.rests, 2 * p.count * p.rests_per_list());
+    scratch.put(p.cut, p.count);
+    scratch.put(p.rest_start, p.count * 2 * (runs + 1));
   } else {
-    shelf.put(p.column_rests, elements);
-    shelf.put(p.rest_marks, p.count * runs);
+    scratch.put(p.column_rests, elements);
+    scratch.put(p.rest_marks, p.count * runs);
   }
 }
 

@@ -7,10 +7,7 @@
 // A panel of bytes is level when every row has one scale: its bytes carry the differences (level_body.h).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
 #include "fp4/backend.h"
 
@@ -77,67 +74,5 @@ struct Panels {
   int64_t outer_count() const { return (cols + outer_scale_width - 1) / outer_scale_width; }
   const float* panel_scales(int64_t p) const { return scale + p * scales_per_panel * panel_rows; }
 };
-
-// Grow-only storage of one thread: kernels allocate nothing in the steady state.
-class Arena {
- public:
-  Arena() = default;
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  ~Arena() { std::free(data_); }
-
-  // Starts anew with room for `bytes`; earlier pointers become invalid.
-  void reset(size_t bytes) {
-    used_ = 0;
-    if (bytes <= size_) return;
-    std::free(data_);
-    size_ = (bytes + bytes / 4 + 4095) / 4096 * 4096;
-    data_ = static_cast<std::byte*>(std::aligned_alloc(64, size_));
-    if (data_ == nullptr) {
-      size_ = 0;
-      throw std::bad_alloc();
-    }
-  }
-  template <class T>
-  T* take(int64_t n) {
-    T* p = reinterpret_cast<T*>(data_ + used_);
-    used_ += bytes_for<T>(n);
-    return p;
-  }
-  // A cache line beyond each array keeps power-of-two arrays from sharing cache sets.
-  template <class T>
-  static constexpr size_t bytes_for(int64_t n) {
-    return (static_cast<size_t>(n) * sizeof(T) + 127) / 64 * 64;
-  }
-
- private:
-  std::byte* data_ = nullptr;
-  size_t size_ = 0;
-  size_t used_ = 0;
-};
-
-// Arrays side by side in an arena: counted where there is none yet, then placed.
-struct Shelf {
-  Arena* arena = nullptr;
-  size_t bytes = 0;
-
-  template <class T>
-  void put(T*& p, int64_t n) {
-    if (arena == nullptr) {
-      bytes += Arena::bytes_for<T>(n);
-    } else {
-      p = arena->take<T>(n);
-    }
-  }
-};
-// lay(shelf) puts every array.
-template <class Lay>
-void place_arrays(Arena& arena, const Lay& lay) {
-  Shelf count;
-  lay(count);
-  arena.reset(count.bytes);
-  Shelf place = {&arena};
-  lay(place);
-}
 
 }  // namespace fp4::cpu

@@ -1,4 +1,4 @@
-// C = Q(A) Q(B)^T straight from high-precision operands: both are quantised into panels of the calling thread's arena
+// C = Q(A) Q(B)^T straight from high-precision operands: both are quantised into panels of the calling thread's scratch
 // and multiplied there. Shapes of training are small, so nothing here allocates or starts threads below a size.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include "src/cpu/gemm/product_float_body.h"
 #include "src/cpu/gemm/tiles.h"
 #include "src/cpu/simd/lanes.h"
+#include "src/threads/scratch.h"
 
 namespace fp4::FP4_ISA {
 
@@ -37,14 +38,14 @@ FP4_TARGET inline bool run_product(Product& p) {
   shape_panels(p.a, padded);
   shape_panels(p.b, padded);
   if (engine == Engine::blocks && !int8) p.pairs = choose_pairs(p);
-  thread_local Arena arena;
-  cpu::place_arrays(arena, [&](cpu::Shelf& shelf) {
-    lay_panels(p.a.panels, shelf, runs, int8, !int8 && !direct_a);
-    lay_panels(p.b.panels, shelf, runs, int8, !int8);
-    if (!p.pairs.serves) return;
-    lay_pairs(p.a.panels, shelf, true);
-    lay_pairs(p.b.panels, shelf, false);
-  });
+  thread_local Scratch scratch;
+  scratch.reset();
+  lay_panels(p.a.panels, scratch, runs, int8, !int8 && !direct_a);
+  lay_panels(p.b.panels, scratch, runs, int8, !int8);
+  if (p.pairs.serves) {
+    lay_pairs(p.a.panels, scratch, true);
+    lay_pairs(p.b.panels, scratch, false);
+  }
   PanelOptions options;
   options.run = p.run;
   options.threads = threads_for(p);
@@ -117,13 +118,13 @@ inline bool can_fill(const QuantizeCall& call, const Quantized* ready) {
 
 // Where the tensor's maximum after a Hadamard comes first, the rotated operand is kept, [K][rows]: it is read twice,
 // and where it lies, in place of two transforms.
-FP4_TARGET inline void transform_ahead(QuantPlan& p, Arena& arena) {
+FP4_TARGET inline void transform_ahead(QuantPlan& p, Scratch& scratch) {
   const bool measures =
       p.q.tensor_scale == TensorScale::current || (p.q.tensor_scale == TensorScale::hold && p.held_amax < 0.0f);
   if (p.hadamard.size == 0 || !measures) return;
   const int64_t stride = cpu::round_up(p.rows, panel_rows) + panel_rows;  // no power of two
-  arena.reset(Arena::bytes_for<float>(stride * p.cols));
-  float* y = arena.take<float>(stride * p.cols);
+  scratch.reset();
+  float* y = scratch.take<float>(stride * p.cols);
   alignas(64) float buffer[largest_chunk][panel_rows];
   for (int64_t row = 0; row < p.rows; row += panel_rows) {
     for (int64_t k = 0; k < p.cols; k += p.hadamard.size) {
@@ -135,10 +136,10 @@ FP4_TARGET inline void transform_ahead(QuantPlan& p, Arena& arena) {
   p.hadamard = {};
 }
 
-FP4_TARGET inline Side side_of(const QuantizeCall& call, const Quantized* ready, QuantPlan& plan, Arena& arena) {
+FP4_TARGET inline Side side_of(const QuantizeCall& call, const Quantized* ready, QuantPlan& plan, Scratch& scratch) {
   if (ready != nullptr) return side_of(*ready);
   plan = cpu::make_plan(call);
-  transform_ahead(plan, arena);
+  transform_ahead(plan, scratch);
   set_tensor_factor(plan);
   return side_of(plan);
 }
@@ -150,7 +151,7 @@ FP4_TARGET inline bool multiply(const MultiplyCall& call) {
   }
   QuantPlan plan_a;
   QuantPlan plan_b;
-  thread_local Arena rotated[2];
+  thread_local Scratch rotated[2];
   Product p = {call.options, call.c, call.c_stride, side_of(call.a, call.ready_a, plan_a, rotated[0]),
                side_of(call.b, call.ready_b, plan_b, rotated[1])};
   return run_product(p);

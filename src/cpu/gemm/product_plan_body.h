@@ -9,6 +9,7 @@
 #include "src/cpu/gemm/tile_body.h"
 #include "src/cpu/quantize/stored_nibbles_body.h"
 #include "src/cpu/simd/lanes.h"
+#include "src/threads/scratch.h"
 
 namespace fp4::FP4_ISA {
 
@@ -210,18 +211,18 @@ inline void shape_panels(Side& side, int64_t padded) {
   p.scales_per_panel = padded / p.block;
 }
 
-inline void lay_panels(Panels& p, cpu::Shelf& shelf, int64_t runs, bool bytes, bool values) {
+inline void lay_panels(Panels& p, Scratch& scratch, int64_t runs, bool bytes, bool values) {
   const int64_t rows = p.count * panel_rows;
-  if (bytes) shelf.put(p.bytes, rows * p.padded);
-  if (values) shelf.put(p.values, rows * p.padded);
-  shelf.put(p.scale, rows * p.scales_per_panel);
-  shelf.put(p.correction, rows * runs);
-  shelf.put(p.nan_rows, p.count);
-  shelf.put(p.range, p.count);
-  shelf.put(p.outer, rows * p.outer_count());
-  shelf.put(p.level, p.count);
-  shelf.put(p.row_scale, rows);
-  shelf.put(p.total, rows);
+  if (bytes) scratch.put(p.bytes, rows * p.padded);
+  if (values) scratch.put(p.values, rows * p.padded);
+  scratch.put(p.scale, rows * p.scales_per_panel);
+  scratch.put(p.correction, rows * runs);
+  scratch.put(p.nan_rows, p.count);
+  scratch.put(p.range, p.count);
+  scratch.put(p.outer, rows * p.outer_count());
+  scratch.put(p.level, p.count);
+  scratch.put(p.row_scale, rows);
+  scratch.put(p.total, rows);
 }
 
 FP4_TARGET inline void fill_panels(Side& side, const PanelOptions& options) {

@@ -4,6 +4,7 @@
 #include "src/cpu/gemm/gemm_terms_body.h"
 #include "src/cpu/gemm/product_fold_body.h"
 #include "src/cpu/simd/lanes.h"
+#include "src/threads/scratch.h"
 
 namespace fp4::FP4_ISA {
 
@@ -89,11 +90,11 @@ struct TermStores {
   TermStore b[largest_group], a;
 };
 
-inline void lay_terms(cpu::Shelf& shelf, int64_t elements, int64_t panels, TermStores& s) {
+inline void lay_terms(Scratch& scratch, int64_t elements, int64_t panels, TermStores& s) {
   const auto lay = [&](TermStore& t) {
-    shelf.put(t.value, elements);
-    shelf.put(t.wide, elements);
-    shelf.put(t.weight, elements);
+    scratch.put(t.value, elements);
+    scratch.put(t.wide, elements);
+    scratch.put(t.weight, elements);
   };
   for (int64_t j = 0; j < panels; ++j) lay(s.b[j]);
   lay(s.a);
@@ -115,16 +116,16 @@ FP4_TARGET inline TermPanel unpack_terms(const Side& side, int64_t panel, int of
 
 // Where a thread keeps them; grown before the first tile needs them, so that a training whose data leave the proof of
 // another kernel once allocates nothing at that step.
-inline cpu::Arena& terms_arena() {
-  thread_local cpu::Arena arena;
-  return arena;
+inline Scratch& terms_scratch() {
+  thread_local Scratch scratch;
+  return scratch;
 }
 inline void reserve_terms(const Product& p, int64_t panels) {
   if (!p.has_terms) return;
-  cpu::Shelf count;
   TermStores stores;
-  lay_terms(count, p.a.panels.padded * panel_rows, panels, stores);
-  terms_arena().reset(count.bytes);
+  terms_scratch().reset();
+  lay_terms(terms_scratch(), p.a.panels.padded * panel_rows, panels, stores);
+  terms_scratch().reset();
 }
 
 // The tiles of panels [pb, end) of B and rows [first, last) of A that are not done; how many of them the scalar core
@@ -138,7 +139,8 @@ FP4_TARGET int64_t multiply_terms(const Product& p, const BlockedPlan& k, int64_
   TermPanel b[largest_group];
   TermStores stores;
   if (p.has_terms) {
-    cpu::place_arrays(terms_arena(), [&](cpu::Shelf& shelf) { lay_terms(shelf, elements, end - pb, stores); });
+    terms_scratch().reset();
+    lay_terms(terms_scratch(), elements, end - pb, stores);
     for (int64_t j = pb; j < end; ++j) b[j - pb] = unpack_terms(p.b, j, 0, f, stores.b[j - pb]);
   }
   TermPanel a;

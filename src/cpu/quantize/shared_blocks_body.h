@@ -7,10 +7,9 @@
 #include "src/cpu/quantize/lanes_body.h"
 #include "src/cpu/quantize/line_maximum_body.h"
 #include "src/cpu/simd/lanes.h"
+#include "src/threads/scratch.h"
 
 namespace fp4::FP4_ISA {
-
-using cpu::Arena;
 
 FP4_TARGET inline void measure_panels(const Quantization& z, int64_t first, int64_t count, const SharedMaxima& m) {
   const QuantPlan& p = *z.plan;
@@ -78,12 +77,12 @@ inline bool reads_elements(const QuantPlan& p) {
 }
 
 // The operand's rows [row0, row0 + rows) after its Hadamard.
-FP4_TARGET inline MatrixView transformed_rows(const QuantPlan& p, int64_t row0, int64_t rows, Arena& arena) {
+FP4_TARGET inline MatrixView transformed_rows(const QuantPlan& p, int64_t row0, int64_t rows, Scratch& scratch) {
   if (p.hadamard.size == 0) {
     return {p.x.data + row0 * p.x.row_stride, rows, p.cols, p.x.row_stride, p.x.col_stride};
   }
-  arena.reset(Arena::bytes_for<float>(rows * p.cols));
-  float* y = arena.take<float>(rows * p.cols);
+  scratch.reset();
+  float* y = scratch.take<float>(rows * p.cols);
   alignas(64) float buffer[largest_chunk][panel_rows];
   for (int64_t row = 0; row < rows; row += panel_rows) {
     for (int64_t k = 0; k < p.cols; k += p.hadamard.size) {
@@ -100,8 +99,8 @@ FP4_TARGET inline MatrixView transformed_rows(const QuantPlan& p, int64_t row0, 
 FP4_TARGET inline void search_scales(const Quantization& z, int64_t row0, int64_t rows, const SharedMaxima& m) {
   const QuantPlan& p = *z.plan;
   const BlockGeometry& g = p.geometry;
-  thread_local Arena arena;
-  const MatrixView x = transformed_rows(p, row0, rows, arena);
+  thread_local Scratch scratch;
+  const MatrixView x = transformed_rows(p, row0, rows, scratch);
   for (int64_t r = 0; r < rows; r += g.block_rows) {
     const int64_t block_rows = smaller(g.block_rows, rows - r);
     for (int64_t k = 0; k < p.cols; k += g.block_cols) {
@@ -134,13 +133,13 @@ FP4_TARGET inline void quantize_shared(const Quantization& z) {
   m.piece = kind == BlockKind::square ? size : 32;
   m.pieces = (p.cols + m.piece - 1) / m.piece;
   if (m.pieces == 0) m.pieces = 1;
-  thread_local Arena arena;
+  thread_local Scratch scratch;
   const int64_t lanes_in_group = group * m.pieces * panel_rows;
-  arena.reset(2 * Arena::bytes_for<uint32_t>(lanes_in_group) + Arena::bytes_for<uint32_t>(group * m.pieces));
-  m.amax = arena.take<uint32_t>(group * m.pieces * panel_rows);
-  m.nonfinite = arena.take<uint32_t>(group * m.pieces);
+  scratch.reset();
+  m.amax = scratch.take<uint32_t>(group * m.pieces * panel_rows);
+  m.nonfinite = scratch.take<uint32_t>(group * m.pieces);
   m.scale_per_piece = kind == BlockKind::square;
-  m.codes = reads_elements(p) ? arena.take<uint32_t>(lanes_in_group) : nullptr;
+  m.codes = reads_elements(p) ? scratch.take<uint32_t>(lanes_in_group) : nullptr;
   for (int64_t first = 0; first < z.out->count; first += group) {
     const int64_t count = smaller(group, z.out->count - first);
     const bool shared = measure_lines(z, first, count, m);
