@@ -68,7 +68,7 @@ class Scratch {
   }
   void grow(std::size_t bytes) {
     const std::size_t least = std::size_t{1} << 18;
-    blocks_.push_back(block(std::max({least, bytes, blocks_.empty() ? 0 : 2 * blocks_.back().bytes})));
+    blocks_.push_back(block(std::max({least, bytes, taken_ / 2})));
     used_ = 0;
   }
 
