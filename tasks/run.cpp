@@ -219,7 +219,7 @@ double effective_batch(const Json& config) {
 // Of a network that is trained, or, with `is_judged`, only evaluated under the recipe.
 static std::string reason_against(const Json& config, bool is_judged) {
   const auto against = [](const Json& recipe, bool judged) -> std::string {
-    const sim::Recipe read = recipe_from_json(recipe);
+    const sim::TrainingRecipe read = recipe_from_json(recipe);
     const std::string only = "; accepted in: fp4sim eval, a grid's eval";
     if (!judged && read.attention.calibrates())
       return "attn.kv: tensor_scale hold is calibrated on a trained network" + only;

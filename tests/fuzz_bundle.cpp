@@ -68,7 +68,7 @@ void verify(const Bundle& bundle, const fs::path& candidate, const CandidateOpti
     const Case& c = bundle.cases[i];
     std::vector<CandidateArray> arrays;
     std::vector<Comparison> comparisons;
-    std::vector<fp4::golden::Evidence> evidence;
+    std::vector<fp4::golden::ArrayPair> evidence;
     bool wrong = false;
     for (const CandidateArray& a : dump.arrays) {
       if (a.case_index != i) continue;

@@ -70,5 +70,26 @@ for name in ("avx2", "avx512", "generic"):
     files = [f for f in naming(f"{name}_backend", "src", "tools", "sim") if not f.startswith(f"src/cpu/backend_{name}")]
     check(f"fast path {name}, with its header", files, 2)
     check(f"word {name} of --backend", naming(f"auto, .*{name}", "tools"), 0)
+# Types: a header of an inner namespace that declares a type of an outer one again hides it for all that stand beside.
+# Lanes and tables of AVX-512 stand beside their portable forms; no file sees both.
+declared = {}
+for folder in ("include", "src", "sim", "sweeps", "tasks", "tools"):
+    for path in sorted(pathlib.Path(folder).rglob("*.h")):
+        inside = []
+        for line in read(path).splitlines():
+            opened = re.match(r"namespace (\S+) \{", line)
+            if opened:
+                inside.append(opened[1])
+            elif line.startswith("}  // namespace") and inside:
+                inside.pop()
+            named = re.match(r"(?:template <.*> )?(?:struct|class|enum class) (\w+)(?: : .*)?(?: \{.*)?$", line)
+            if named:
+                declared.setdefault(named[1], {}).setdefault("::".join(inside), str(path))
+if len(declared) < 500:
+    sys.exit(f"{len(declared)} types in all headers")
+for name, places in sorted(declared.items()):
+    hiding = [path for space, path in places.items() if any(space.startswith(outer + "::") for outer in places)]
+    if hiding:
+        check(f"type {name}", hiding, 0)
 sys.exit(1 if failed else 0)
 PYTHON

@@ -162,7 +162,7 @@ TEST_CASE("a chip without units for a format is priced by what stands in and say
   REQUIRE(to_json(parse_hardware(to_json(secret), "again")) == to_json(secret));
   // E0M3 on Blackwell, undocumented: the codes of NVFP4 at NVFP4's rate, or decoded.
   const Hardware b200 = load_hardware("b200");
-  const sim::Recipe e0m3 = sim::recipe_from_json("nve0m3");
+  const sim::TrainingRecipe e0m3 = sim::recipe_from_json("nve0m3");
   const Model llama = load_model("llama3_8b");
   REQUIRE(evaluate(e0m3, llama, b200).decoded == std::vector<std::string>{"fp4 codes of e0m3"});
   const CostResult asked = evaluate(e0m3, llama, with_undocumented(b200));
@@ -616,11 +616,11 @@ TEST_CASE("a network in use costs its forward products and the quantisers of its
   // 4-bit weights under 16-bit inputs run at the bf16 rate and quantise nothing.
   REQUIRE(seconds(facts_of(sim::recipe_from_json("mxfp4@weights")), 128) == 512);
   // The last phase is what a network is used under.
-  const sim::Recipe phased =
+  const sim::TrainingRecipe phased =
       sim::recipe_from_json({{"base", "mxfp4"}, {"phases", {{{"until", 0.5}}, {{"recipe", "bf16"}}}}});
   REQUIRE(seconds(facts_of(phased), 128) == 512);
   // Rules: the only layer in bf16.
-  const sim::Recipe ruled =
+  const sim::TrainingRecipe ruled =
       sim::recipe_from_json({{"base", "mxfp4"}, {"layers", {{{"first", 1}, {"recipe", "bf16"}}}}});
   REQUIRE(seconds(facts_of(ruled), 128) == 512);
   // Of "other", fitted on training steps, a third.
@@ -637,7 +637,7 @@ TEST_CASE("a sparse operand is multiplied at the chip's sparse rate, stored with
   Json given = chip_json();
   given["sparse_rates"] = {{"4:8", {{"fp4", 16384}}}, {"2:4", {{"bf16", 4096}}}};
   const Hardware sparse_chip = parse_hardware(given, "sparse chip");
-  sim::Recipe recipe(uniform(mxfp4_spec));
+  sim::TrainingRecipe recipe(uniform(mxfp4_spec));
   recipe.sparse = Sparsity::four_of_eight;
   const CostResult sparse = evaluate(recipe, model, sparse_chip);
   // fprop at 16384 / 2; dgrad and wgrad at the dense rate: their K has no pattern.
@@ -666,12 +666,12 @@ TEST_CASE("a sparse operand is multiplied at the chip's sparse rate, stored with
   given["block_scales"] = {{"fp4", {"e8m0/16"}}};
   CHECK(group(evaluate(recipe, model, parse_hardware(given, "sparse chip")), "matmul") == 64.0 + 128 + 128);
   // bf16: 2 bytes read, 9 bits and 16 written; no quantiser besides.
-  sim::Recipe wide(uniform(find_preset("bf16")->spec));
+  sim::TrainingRecipe wide(uniform(find_preset("bf16")->spec));
   wide.sparse = Sparsity::two_of_four;
   CHECK(group(evaluate(wide, model, sparse_chip), "matmul") == 256.0 + 512 + 512);
   CHECK(group(evaluate(wide, model, sparse_chip), "quantise") == 5.125 * 2048 / 8192);
   // A rule's dense layer.
-  const sim::Recipe ruled =
+  const sim::TrainingRecipe ruled =
       sim::recipe_from_json({{"base", "mxfp4"}, {"sparse", "4:8"}, {"layers", {{{"first", 1}, {"sparse", "none"}}}}});
   CHECK(group(evaluate(ruled, model, sparse_chip), "matmul") == 3 * 128.0);
   given["sparse_rates"] = {{"1:2", {{"fp4", 1}}}};

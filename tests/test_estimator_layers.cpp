@@ -206,7 +206,7 @@ Operand quantised(const OperandSpec& spec, const Doubles& x, int rows, int cols)
 
 // Compares both gradients of the real layer with the expected ones. dgrad and wgrad are plain fp32.
 void check(OneLayer& layer, const Json& forward, const std::string& source) {
-  const sim::Recipe recipe = recipe_from_json(
+  const sim::TrainingRecipe recipe = recipe_from_json(
       {{"fprop", forward}, {"dgrad", {{"b", {{"source", source}}}}}, {"wgrad", {{"b", {{"source", source}}}}}});
   if (!invalid_reason(recipe).empty()) return;
   const int rows = layer.shape.rows, in = layer.shape.in, out = layer.shape.out;

@@ -61,8 +61,8 @@ TEST_CASE("a network under another recipe is what a run under it sees on those w
 }
 
 TEST_CASE("NAME@weights is 4-bit weights in the forward product, and bf16", "[train]") {
-  const sim::Recipe r = sim::recipe_from_json("nvfp4_te@weights"), whole = sim::recipe_from_json("nvfp4_te"),
-                    bf16 = sim::recipe_from_json("bf16");
+  const sim::TrainingRecipe r = sim::recipe_from_json("nvfp4_te@weights"), whole = sim::recipe_from_json("nvfp4_te"),
+                            bf16 = sim::recipe_from_json("bf16");
   CHECK(r.fprop.b.quant == whole.fprop.b.quant);
   CHECK(r.fprop.a.quant == bf16.fprop.a.quant);
   CHECK(r.dgrad.b.quant == bf16.dgrad.b.quant);

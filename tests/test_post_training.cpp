@@ -52,7 +52,7 @@ Json table(const std::vector<float>& v, int cols) {
 }
 
 // The layer after calibration with `x`, asked for the unit vectors: W^T in the basis of x.
-std::vector<float> weights_after(const sim::Recipe& recipe, std::vector<float> x, std::vector<float> w) {
+std::vector<float> weights_after(const sim::TrainingRecipe& recipe, std::vector<float> x, std::vector<float> w) {
   const Dispatcher backend;
   sim::LinearEngine engine(recipe, backend);
   engine.add_layer("layer", in, out, true);
@@ -198,7 +198,8 @@ TEST_CASE("smoothing factors by hand", "[quick]") {
 }
 
 TEST_CASE("words of ptq", "[quick]") {
-  const sim::Recipe r = sim::recipe_from_json({{"base", "nvfp4"}, {"ptq", {{"codes", "gptq"}, {"smooth", 0.5}}}});
+  const sim::TrainingRecipe r =
+      sim::recipe_from_json({{"base", "nvfp4"}, {"ptq", {{"codes", "gptq"}, {"smooth", 0.5}}}});
   CHECK(sim::recipe_from_json(sim::to_json(r)).ptq == r.ptq);
   CHECK_FALSE(sim::to_json(sim::recipe_from_json("nvfp4")).contains("ptq"));
   CHECK_THROWS_WITH(sim::recipe_from_json({{"ptq", {{"codes", "gptq2"}}}}),

@@ -36,7 +36,7 @@ TEST_CASE("with quantisation off every recipe gives the plain products", "[train
   OneLayer layer({48, 64, 80});
   const OneLayer::Result plain = layer.plain();
   for (const std::string& name : recipe_names()) {
-    sim::Recipe recipe = recipe_from_json(name);
+    sim::TrainingRecipe recipe = recipe_from_json(name);
     recipe.quantise = false;
     recipe.layers = {};
     const OneLayer::Result r = layer.run(recipe, 7);
@@ -100,11 +100,11 @@ TEST_CASE("fold gives the same products as sqrt with quantisation off", "[train]
   const OneLayer::Result plain = layer.plain();
   for (const char* source : {"high_precision", "fprop_quantised"}) {
     const Json h = {{"size", 32}, {"signs", "per_step"}, {"normalise", "fold"}};
-    sim::Recipe recipe = recipe_from_json({{"base", "quartet"},
-                                           {"all", {{"hadamard", h}}},
-                                           {"quantise", false},
-                                           {"dgrad", {{"b", {{"source", source}}}}},
-                                           {"wgrad", {{"b", {{"source", source}}}}}});
+    sim::TrainingRecipe recipe = recipe_from_json({{"base", "quartet"},
+                                                   {"all", {{"hadamard", h}}},
+                                                   {"quantise", false},
+                                                   {"dgrad", {{"b", {{"source", source}}}}},
+                                                   {"wgrad", {{"b", {{"source", source}}}}}});
     const OneLayer::Result r = layer.run(recipe);
     INFO(source);
     CHECK(distance(r.y, plain.y) < 5e-7);

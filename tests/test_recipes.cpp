@@ -120,7 +120,7 @@ TEST_CASE("recipes name their source, and the table of techniques names recipes 
   const std::vector<std::string> names = sim::recipe_names();
   for (const std::string& name : names) {
     INFO(name);
-    const sim::Recipe recipe = sim::recipe_from_json(name);
+    const sim::TrainingRecipe recipe = sim::recipe_from_json(name);
     CHECK(recipe.name == name);
     CHECK(!recipe.doc.empty());
     CHECK(!recipe.source.empty());
@@ -140,7 +140,7 @@ TEST_CASE("recipes name their source, and the table of techniques names recipes 
   }
   // What uses a technique beyond formats, roundings and Hadamards stands in the table.
   for (const std::string& name : names) {
-    const sim::Recipe r = sim::recipe_from_json(name);
+    const sim::TrainingRecipe r = sim::recipe_from_json(name);
     if (r.weights.any() || r.center_keys || !r.phases.empty() || r.fprop.split.any() || r.wgrad.split.any() ||
         name.starts_with("moe_")) {
       INFO(name);
@@ -152,29 +152,32 @@ TEST_CASE("recipes name their source, and the table of techniques names recipes 
 // By the papers' tables: what stands in each of the six operands.
 TEST_CASE("recipes of 2025 and 2026 are what their papers say", "[quick]") {
   using sim::recipe_from_json;
-  const auto each = [](const sim::Recipe& r, auto call) {
+  const auto each = [](const sim::TrainingRecipe& r, auto call) {
     for (const GemmSpec* g : {&r.fprop, &r.dgrad, &r.wgrad}) call(*g, g == &r.fprop);
   };
   const auto is_random = [](const QuantSpec& s) { return s.rounding == Rounding::stochastic; };
-  const sim::Recipe ufp4 = recipe_from_json("ufp4");  // 2606.20381: E1M2, a random Hadamard thrice, SR of dY alone
+  const sim::TrainingRecipe ufp4 =
+      recipe_from_json("ufp4");  // 2606.20381: E1M2, a random Hadamard thrice, SR of dY alone
   each(ufp4, [&](const GemmSpec& g, bool is_fprop) {
     CHECK((g.a.quant.element == Element::e1m2 && g.b.quant.element == Element::e1m2));
     CHECK((g.hadamard.size > 0 && g.hadamard.signs == HadamardSigns::per_step));
     CHECK((is_random(g.a.quant) == !is_fprop && !is_random(g.b.quant)));
   });
-  const sim::Recipe quartet2 = recipe_from_json("quartet2");  // 2601.22813: 4/6 forward, MS-EDEN under RHT128 backward
+  const sim::TrainingRecipe quartet2 =
+      recipe_from_json("quartet2");  // 2601.22813: 4/6 forward, MS-EDEN under RHT128 backward
   each(quartet2, [&](const GemmSpec& g, bool is_fprop) {
     for (const OperandSpec* o : {&g.a, &g.b})
       CHECK(o->quant.scale_rule == (is_fprop ? ScaleRule::four_over_six : ScaleRule::ms_eden));
     CHECK(g.hadamard.size == (is_fprop ? 0 : 128));
     if (!is_fprop) CHECK(g.b.source == Source::fprop_quantised);
   });
-  const sim::Recipe late = recipe_from_json("nvfp4_2509_final_bf16");  // 2509.25149: bf16 forward for the last 18 %
+  const sim::TrainingRecipe late =
+      recipe_from_json("nvfp4_2509_final_bf16");  // 2509.25149: bf16 forward for the last 18 %
   CHECK(sim::phase_ends(late, 50) == std::vector<int>{41, 50});
   const GemmSpec last = products_in(late, late, 1).fprop;
   CHECK((last.a.quant.element == Element::bf16 && last.b.quant.element == Element::bf16));
   CHECK(products_in(late, late, 1).wgrad == late.wgrad);
-  const sim::Recipe tetrajet2 = recipe_from_json("tetrajet2");  // 2510.27527
+  const sim::TrainingRecipe tetrajet2 = recipe_from_json("tetrajet2");  // 2510.27527
   each(tetrajet2, [&](const GemmSpec& g, bool is_fprop) {
     for (const OperandSpec* o : {&g.a, &g.b}) {
       CHECK(o->quant.tensor_scale == TensorScale::outer128);
@@ -184,21 +187,21 @@ TEST_CASE("recipes of 2025 and 2026 are what their papers say", "[quick]") {
   });
   CHECK((tetrajet2.fprop.split.kind == Split::hot_channels && tetrajet2.fprop.split.share == 0.1));
   CHECK((tetrajet2.weights.every == 200 && tetrajet2.weights.window == 50));
-  const sim::Recipe qema = recipe_from_json("tetrajet_qema"), ramp = recipe_from_json("tetrajet_qramping");
+  const sim::TrainingRecipe qema = recipe_from_json("tetrajet_qema"), ramp = recipe_from_json("tetrajet_qramping");
   CHECK((qema.weights.decay == 0.9983f && qema.weights.from == 10));  // 2502.20853
   CHECK((ramp.weights.ramp_window == 30 && ramp.weights.ramp_threshold == 16 && ramp.weights.ramp_factor == 5));
-  const sim::Recipe occ = recipe_from_json("occ_wang");  // 2501.17116: the .99 quantile, DGE on weights
+  const sim::TrainingRecipe occ = recipe_from_json("occ_wang");  // 2501.17116: the .99 quantile, DGE on weights
   CHECK((occ.fprop.split.kind == Split::clamp && occ.fprop.split.share == 0.01));
   CHECK((occ.fprop.split.high.element == Element::bf16 && occ.fprop.b.estimator.estimator == Estimator::dge));
-  const sim::Recipe metis = recipe_from_json("metis");  // 2509.00404
+  const sim::TrainingRecipe metis = recipe_from_json("metis");  // 2509.00404
   each(metis, [&](const GemmSpec& g, bool) { CHECK((g.split.kind == Split::low_rank && g.split.share == 0.01)); });
   // 2505.11594: P in two levels, its rows' largest at 448 * 6; K without its mean.
   const Json lm = tasks::canonical({{"task", "lm"}, {"recipe", "attn_fp4"}});
-  const sim::Recipe attention = recipe_from_json(lm.at("recipe"));
+  const sim::TrainingRecipe attention = recipe_from_json(lm.at("recipe"));
   CHECK(attention.center_keys);
   const GemmSpec pv = products_at(attention, attention, {"block0.pv", -1, 14}, -1).fprop;
   CHECK((pv.a.quant.tensor_scale == TensorScale::row && resolve(pv.a.quant).top() == 448.0f * 6));
-  const sim::Recipe mbs = recipe_from_json("mbs_alto");  // 2603.08713
+  const sim::TrainingRecipe mbs = recipe_from_json("mbs_alto");  // 2603.08713
   each(mbs, [&](const GemmSpec& g, bool) {
     CHECK((g.a.quant.factor_format == FactorFormat::mantissa8 && g.b.quant.has_outer_scale()));
   });

@@ -361,7 +361,8 @@ TEST_CASE("a kernel that splits by the size of a call is not batch-invariant", "
 }
 
 TEST_CASE("words of calls, and what cannot be compared", "[quick]") {
-  const sim::Recipe r = sim::recipe_from_json(called("mxfp4", {{"rows", 4}, {"split_k", 2}, {"split_rows", 8}}));
+  const sim::TrainingRecipe r =
+      sim::recipe_from_json(called("mxfp4", {{"rows", 4}, {"split_k", 2}, {"split_rows", 8}}));
   CHECK(sim::recipe_from_json(sim::to_json(r)).calls == r.calls);
   CHECK_FALSE(sim::to_json(sim::recipe_from_json("mxfp4")).contains("calls"));
   CHECK_THROWS_WITH(sim::recipe_from_json({{"calls", {{"split_k", 0}}}}), Contains("calls.split_k"));

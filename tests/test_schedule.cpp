@@ -98,8 +98,8 @@ TEST_CASE("marks of phases in shares and in steps, by hand", "[quick]") {
     return sim::recipe_from_json({{"base", "mxfp4"}, {"phases", Json::parse(phases)}});
   };
   // 0.75 * 3 = 2.25, so 2 of 3 steps; a mark in steps is that step; one behind another's end leaves nothing.
-  const sim::Recipe shares = recipe(R"([{"until": 0.75}, {}])"),
-                    mixed = recipe(R"([{"until": 0.5}, {"until": 4}, {}])");
+  const sim::TrainingRecipe shares = recipe(R"([{"until": 0.75}, {}])"),
+                            mixed = recipe(R"([{"until": 0.5}, {"until": 4}, {}])");
   CHECK(sim::phase_ends(shares, 3) == std::vector<int>{2, 3});
   CHECK(sim::phase_shares(shares, 3) == std::vector<double>{2.0 / 3, 1.0 / 3});
   CHECK(sim::phase_shares(shares, 0) == std::vector<double>{0.75, 0.25});

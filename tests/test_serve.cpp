@@ -85,7 +85,7 @@ TEST_CASE("votes, weights and ranks are those of a hand calculation", "[quick]")
 // $. Batches begun: A 4, B 6, C 5.
 TEST_CASE("a service does event by event what a hand-worked trace does", "[quick]") {
   const Pool pool = pool_of_three();
-  const PolicyRow row = {"all", Choice::all, true, Scaling::measured, true, "", ""};
+  const PolicyRow row = {"all", MemberChoice::all, true, Scaling::measured, true, "", ""};
   const std::vector<Target> targets = {{0.6, 14 * ms, 1}};
   std::vector<Request> requests;
   for (const int at : {1, 2, 3, 6, 6, 6, 9})

@@ -43,7 +43,7 @@ Doubles independent_mask(const Doubles& w, int cols, int width) {
 
 int width_of(const char* word) { return find_row(sparsity_table, std::string_view(word))->width; }
 
-sim::Recipe with(const char* base, const char* sparse, const Json& fprop = Json::object()) {
+sim::TrainingRecipe with(const char* base, const char* sparse, const Json& fprop = Json::object()) {
   return sim::recipe_from_json({{"base", base}, {"sparse", sparse}, {"fprop", fprop}});
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("a masked weight is absent from every adder", "[train]") {
 
 TEST_CASE("rules and phases say which layers are sparse", "[quick]") {
   const auto at = [](const Json& recipe, int position, int phase = -1) {
-    const sim::Recipe r = sim::recipe_from_json(recipe);
+    const sim::TrainingRecipe r = sim::recipe_from_json(recipe);
     return std::string(row_of(sparsity_table, sim::sparsity_at(r, r.sparse, {"block0.q", position, 4}, phase)).name);
   };
   Json recipe = {{"base", "nvfp4_4to8"}};

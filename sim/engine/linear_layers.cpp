@@ -22,7 +22,7 @@ static std::vector<float> quantised_weights(const Dispatcher& backend, const Pas
   return values;
 }
 
-LinearEngine::LinearEngine(const Recipe& recipe, const Dispatcher& backend)
+LinearEngine::LinearEngine(const TrainingRecipe& recipe, const Dispatcher& backend)
     : recipe_(recipe), backend_{backend}, phases_(recipe_, layers_) {}
 
 int LinearEngine::add(const std::string& name, int in, int out, bool quantisable, double multiply_adds,

@@ -41,7 +41,7 @@ void choose_ways(Layer& layer) {
 }
 
 // What cannot be in a layer whose products are known.
-void check(const Layer& l, const Recipe& recipe) {
+void check(const Layer& l, const TrainingRecipe& recipe) {
   const WeightRules& rules = l.weights.rules;
   const GemmSpec& f = l.spec(Gemm::fprop);
   if (rules.any() && f.hadamard.size > 0)
@@ -90,7 +90,7 @@ std::string precision_of(const GemmSpec& s) {
   return both + " + " + info_of(s.split.high.element).name;
 }
 
-Phases::Phases(const Recipe& recipe, std::vector<Layer>& layers) : recipe_(recipe), layers_(layers) {
+Phases::Phases(const TrainingRecipe& recipe, std::vector<Layer>& layers) : recipe_(recipe), layers_(layers) {
   const Preset* bf16 = find_preset("bf16");
   for (GemmSpec* g : {&skipped_.fprop, &skipped_.dgrad, &skipped_.wgrad}) g->a.quant = g->b.quant = bf16->spec;
 }

@@ -15,7 +15,7 @@ namespace fp4::sim {
 
 class Phases {
  public:
-  Phases(const Recipe& recipe, std::vector<Layer>& layers);
+  Phases(const TrainingRecipe& recipe, std::vector<Layer>& layers);
 
   // As LinearEngine says.
   void finish(const Dispatcher& backend);
@@ -32,10 +32,10 @@ class Phases {
   int first() const { return recipe_.phases.empty() ? -1 : 0; }
   LayerPlace place_of(const Layer& layer) const { return {layer.name, layer.position, quantisable_}; }
 
-  const Recipe& recipe_;
+  const TrainingRecipe& recipe_;
   std::vector<Layer>& layers_;
-  Recipe skipped_;       // every product bf16: layers that the policy leaves out
-  int quantisable_ = 0;  // layers
+  TrainingRecipe skipped_;  // every product bf16: layers that the policy leaves out
+  int quantisable_ = 0;     // layers
   bool has_attention_ = false;
   int phase_ = -1;                          // -1: none
   std::array<PrecisionCounts, 3> earlier_;  // products of earlier phases

@@ -24,7 +24,7 @@ MaskedWeights masked(Arena& arena, Sparsity sparse, Tensor w);
 bool needs_columns(const Layer& layer, Tensor x, const MaskedWeights& w);
 
 /// What `sparse` of a layer excludes, as an Error; after the products of the layer are known.
-void check_sparsity(const Layer& layer, const Recipe& recipe);
+void check_sparsity(const Layer& layer, const TrainingRecipe& recipe);
 
 struct ProductCall {
   const EngineBackend& backend;

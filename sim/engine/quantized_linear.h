@@ -27,7 +27,7 @@ struct ForwardApart {
 
 class LinearEngine {
  public:
-  LinearEngine(const Recipe& recipe, const Dispatcher& backend);
+  LinearEngine(const TrainingRecipe& recipe, const Dispatcher& backend);
   LinearEngine(LinearEngine&&) = delete;
 
   /// Layers are numbered in this order, unquantised ones included.
@@ -112,7 +112,7 @@ class LinearEngine {
   void backward(Tape& tape, Layer& layer, int part, const SavedForward& saved);
   void gradient(ProductCall& p, int operand, const SavedForward& saved, bool is_rotated);
 
-  const Recipe recipe_;
+  const TrainingRecipe recipe_;
   EngineBackend backend_;
   std::vector<Layer> layers_;
   Phases phases_;

@@ -73,7 +73,7 @@ void sparse_product(const ProductCall& p) {
                    {p.spec().accumulator, 1.0f, p.tape.pass.threads}, p.c, p.c_row);
 }
 
-void check_sparsity(const Layer& layer, const Recipe& recipe) {
+void check_sparsity(const Layer& layer, const TrainingRecipe& recipe) {
   if (layer.sparse == Sparsity::none) return;
   const GemmSpec& f = layer.spec(Gemm::fprop);
   const auto refuse = [&](const std::string& what) { throw Error("sparse: " + layer.name + ": " + what); };

@@ -11,7 +11,7 @@ namespace fp4::sim {
 
 namespace {
 
-struct Choice {
+struct ChosenExpert {
   int32_t expert = 0;
   int32_t row = 0;  // in the expert's input
   float weight = 0;
@@ -34,24 +34,24 @@ void softmax(float* p, int n) {
 // Who takes which token.
 struct Routing {
   int tokens, width, experts, top;
-  Tensor p;         // [tokens, experts], the router's softmax
-  Choice* choices;  // [tokens, top]
-  Share* shares;    // [experts]
-  Choice* of(int token) const { return choices + int64_t{token} * top; }
+  Tensor p;               // [tokens, experts], the router's softmax
+  ChosenExpert* choices;  // [tokens, top]
+  Share* shares;          // [experts]
+  ChosenExpert* of(int token) const { return choices + int64_t{token} * top; }
 };
 
 Routing route(Tape& tape, Tensor logits, int width, int top) {
   const int tokens = logits.rows, experts = logits.cols;
   Routing r = {.tokens = tokens, .width = width, .experts = experts, .top = top};
   r.p = tape.arena.tensor(tokens, experts);
-  r.choices = tape.arena.take<Choice>(int64_t{tokens} * top);
+  r.choices = tape.arena.take<ChosenExpert>(int64_t{tokens} * top);
   r.shares = tape.arena.take<Share>(experts);
   std::memcpy(r.p.data, logits.data, sizeof(float) * static_cast<size_t>(r.p.size()));
   for (int i = 0; i < experts; ++i) r.shares[i] = {tape.arena.take<int32_t>(tokens)};
   for (int t = 0; t < tokens; ++t) {
     float* row = r.p.data + int64_t{t} * experts;
     softmax(row, experts);
-    Choice* chosen = r.of(t);
+    ChosenExpert* chosen = r.of(t);
     chosen[0] = {static_cast<int32_t>(std::max_element(row, row + experts) - row)};
     if (top == 2) {
       chosen[1].expert = chosen[0].expert == 0 ? 1 : 0;
@@ -95,7 +95,7 @@ Var weighted_sum(Tape& tape, const Routing& r) {
     float* sum = y->value.row(t);
     std::fill(sum, sum + r.width, 0.0f);
     for (int c = 0; c < r.top; ++c) {
-      const Choice& chosen = r.of(t)[c];
+      const ChosenExpert& chosen = r.of(t)[c];
       const float* out = r.shares[chosen.expert].out->value.row(chosen.row);
       for (int d = 0; d < r.width; ++d) sum[d] += chosen.weight * out[d];
     }
@@ -110,7 +110,7 @@ void outputs_backward(Tape& tape, const Routing& r, Var y) {
     float* dout = tape.new_gradient(share.out);
     for (int k = 0; k < share.count; ++k) {
       const int token = share.tokens[k];
-      const Choice* chosen = r.of(token);
+      const ChosenExpert* chosen = r.of(token);
       const float weight = (chosen[0].expert == i ? chosen[0] : chosen[r.top - 1]).weight;
       tape.k.scale(dout + int64_t{k} * r.width, y->grad + int64_t{token} * r.width, weight, r.width);
     }
@@ -123,7 +123,7 @@ void router_backward(Tape& tape, const Routing& r, Var y, Var logits, float push
   float* dlogits = tape.new_gradient(logits);
   const auto choices_made = static_cast<float>(int64_t{r.tokens} * r.top);
   for (int token = 0; token < r.tokens; ++token) {
-    const Choice* chosen = r.of(token);
+    const ChosenExpert* chosen = r.of(token);
     const float* row = r.p.data + int64_t{token} * r.experts;
     float* dp = dlogits + int64_t{token} * r.experts;
     for (int i = 0; i < r.experts; ++i) dp[i] = push * static_cast<float>(r.shares[i].count) / choices_made;

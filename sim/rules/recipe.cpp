@@ -77,7 +77,7 @@ Json layers_to(const LayerPolicy& p) {
   return "all";
 }
 
-Recipe from_word(const std::string& word, const std::string& place);
+TrainingRecipe from_word(const std::string& word, const std::string& place);
 
 // Counts recipes inside recipes: a file that names itself, as base or in a rule, would never end.
 class Nesting {
@@ -94,9 +94,9 @@ class Nesting {
   inline static thread_local int depth_ = 0;
 };
 
-Recipe from_object(JsonReader given) {
+TrainingRecipe from_object(JsonReader given) {
   const Nesting nesting(given);
-  Recipe r;
+  TrainingRecipe r;
   r.fprop = r.dgrad = r.wgrad = uniform("fp32");
   if (const auto base =
           given.find("base", {"recipe to start from: a name, NAME@PRODUCT, a file or an object", "fp32"})) {
@@ -145,11 +145,11 @@ Recipe from_object(JsonReader given) {
 }
 
 // NAME, NAME@GEMM, NAME@weights or PATH.json.
-Recipe from_word(const std::string& word, const std::string& place) {
+TrainingRecipe from_word(const std::string& word, const std::string& place) {
   const size_t at = word.ends_with(".json") ? std::string::npos : word.rfind('@');
   const NamedText file = open_named_json(word.substr(0, at), "recipes", "recipe", place);
   const Json document = parse_json(file.text, file.place);
-  Recipe r = from_object({document, file.place});
+  TrainingRecipe r = from_object({document, file.place});
   if (at == std::string::npos) return r;
   const std::string gemm = word.substr(at + 1);
   const bool is_weights = gemm == "weights";
@@ -182,19 +182,19 @@ const std::vector<std::string>& optimizer_words() {
 
 std::vector<std::string> recipe_names() { return named_json("recipes"); }
 
-Recipe recipe_from_json(const Json& given, const std::string& place, FieldNotes* notes) {
+TrainingRecipe recipe_from_json(const Json& given, const std::string& place, FieldNotes* notes) {
   if (given.is_object()) return from_object({given, place, notes});
   if (!given.is_string()) throw Error(place + ": expected a name or an object, found " + shown(given));
   return from_word(given.get<std::string>(), place);
 }
 
-Recipe canonical(Recipe r) {
+TrainingRecipe canonical(TrainingRecipe r) {
   for (int i = 0; i < 3; ++i) product_of(r, i) = fp4::canonical(product_of(r, i), i == 0);
   return r;
 }
 
-Json to_json(const Recipe& recipe) {
-  Recipe r = recipe;
+Json to_json(const TrainingRecipe& recipe) {
+  TrainingRecipe r = recipe;
   Json out = {{"name", r.name},           {"doc", r.doc},
               {"source", r.source},       {"deviations", r.deviations},
               {"quantise", r.quantise},   {"layers", r.rules.empty() ? layers_to(r.layers) : rules_to(r.rules)},
@@ -210,8 +210,8 @@ Json to_json(const Recipe& recipe) {
   return out;
 }
 
-std::string invalid_reason(const Recipe& recipe) {
-  Recipe r = recipe;
+std::string invalid_reason(const TrainingRecipe& recipe) {
+  TrainingRecipe r = recipe;
   for (int i = 0; i < 3; ++i) {
     const std::string reason = fp4::invalid_reason(product_of(r, i), i == 0);
     if (!reason.empty()) return std::string(product_words[i]) + ": " + reason;

@@ -19,14 +19,14 @@ namespace fp4::sim {
 
 /// `given`: a name, NAME@GEMM, the path of a .json file, or an object. Throws Error for unknown words; `place` opens
 /// the messages about an object, whose fields are noted in `notes` (src/text/field_notes.h).
-Recipe recipe_from_json(const Json& given, const std::string& place = "recipe", FieldNotes* notes = nullptr);
+TrainingRecipe recipe_from_json(const Json& given, const std::string& place = "recipe", FieldNotes* notes = nullptr);
 
 /// Canonical JSON: every field, dead ones at their defaults; reading it back gives the same recipe.
-Json to_json(const Recipe& recipe);
-Recipe canonical(Recipe recipe);
+Json to_json(const TrainingRecipe& recipe);
+TrainingRecipe canonical(TrainingRecipe recipe);
 
 /// Why a recipe is impossible; empty when it is fine.
-std::string invalid_reason(const Recipe& recipe);
+std::string invalid_reason(const TrainingRecipe& recipe);
 
 /// The words of the optimizers, in the order of Optimizer::Kind (sim/train/optim.h).
 const std::vector<std::string>& optimizer_words();

@@ -176,32 +176,32 @@ bool selects(const LayerRule& rule, const LayerPlace& place) {
   return false;
 }
 
-bool is_ruled(const Recipe& recipe, const LayerPlace& place) {
+bool is_ruled(const TrainingRecipe& recipe, const LayerPlace& place) {
   return std::any_of(recipe.rules.begin(), recipe.rules.end(), [&](const LayerRule& r) { return selects(r, place); });
 }
 
-fp4::Recipe products_in(const Recipe& recipe, fp4::Recipe start, int phase) {
+fp4::Recipe products_in(const TrainingRecipe& recipe, fp4::Recipe start, int phase) {
   if (phase < 0) return start;
   const std::string place = fmt::format("phases[{}]", phase);
   apply(start, recipe.phases[static_cast<size_t>(phase)].change, place);
   return checked(std::move(start), place);
 }
 
-fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlace& place, int phase) {
+fp4::Recipe products_at(const TrainingRecipe& recipe, fp4::Recipe start, const LayerPlace& place, int phase) {
   for (size_t i = 0; i < recipe.rules.size(); ++i)
     if (selects(recipe.rules[i], place)) apply(start, recipe.rules[i].change, fmt::format("layers[{}]", i));
   if (is_ruled(recipe, place)) start = checked(std::move(start), "layers: " + place.name);
   return products_in(recipe, std::move(start), phase);
 }
 
-Sparsity sparsity_at(const Recipe& recipe, Sparsity start, const LayerPlace& place, int phase) {
+Sparsity sparsity_at(const TrainingRecipe& recipe, Sparsity start, const LayerPlace& place, int phase) {
   for (const LayerRule& rule : recipe.rules)
     if (selects(rule, place)) apply_mask(start, rule.change);
   if (phase >= 0) apply_mask(start, recipe.phases[static_cast<size_t>(phase)].change);
   return start;
 }
 
-std::vector<int> phase_ends(const Recipe& recipe, int steps) {
+std::vector<int> phase_ends(const TrainingRecipe& recipe, int steps) {
   std::vector<int> ends;
   for (const Phase& phase : recipe.phases) {
     const double end = phase.until < 1 ? std::floor(phase.until * steps + 0.5) : phase.until;
@@ -211,13 +211,13 @@ std::vector<int> phase_ends(const Recipe& recipe, int steps) {
   return ends;
 }
 
-int phase_of(const Recipe& recipe, int step, int steps) {
+int phase_of(const TrainingRecipe& recipe, int step, int steps) {
   const std::vector<int> ends = phase_ends(recipe, steps);
   const auto found = std::find_if(ends.begin(), ends.end(), [&](int end) { return step <= end; });
   return static_cast<int>(found - ends.begin()) - (found == ends.end() ? 1 : 0);
 }
 
-std::vector<double> phase_shares(const Recipe& recipe, int steps) {
+std::vector<double> phase_shares(const TrainingRecipe& recipe, int steps) {
   std::vector<double> shares;
   if (steps > 0) {
     int begin = 0;
@@ -242,7 +242,7 @@ std::vector<double> phase_shares(const Recipe& recipe, int steps) {
   return shares;
 }
 
-void check_rules(const Recipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place) {
+void check_rules(const TrainingRecipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place) {
   for (const LayerRule& rule : recipe.rules) {
     if (rule.word.empty() || rule.optional) continue;
     if (std::any_of(layers.begin(), layers.end(), [&](const LayerPlace& l) { return selects(rule, l); })) continue;

@@ -38,9 +38,9 @@ struct Phase {
 };
 
 /// The recipe of all layers and steps (fp4/spec.h), and what changes over them.
-struct Recipe : fp4::Recipe {
-  Recipe() = default;
-  Recipe(fp4::Recipe products) : fp4::Recipe(std::move(products)) {}
+struct TrainingRecipe : fp4::Recipe {
+  TrainingRecipe() = default;
+  TrainingRecipe(fp4::Recipe products) : fp4::Recipe(std::move(products)) {}
   std::vector<LayerRule> rules;
   std::vector<Phase> phases;
   WeightRules weights;
@@ -83,27 +83,27 @@ bool selects(const LayerRule& rule, const LayerPlace& place);
 int layers_at_end(double amount, int count);
 
 /// Whether a rule selects the layer.
-bool is_ruled(const Recipe& recipe, const LayerPlace& place);
+bool is_ruled(const TrainingRecipe& recipe, const LayerPlace& place);
 /// `start` under the rules that select the layer and under a phase; `phase` -1: none. Throws Error for products that
 /// cannot be.
-fp4::Recipe products_at(const Recipe& recipe, fp4::Recipe start, const LayerPlace& place, int phase);
+fp4::Recipe products_at(const TrainingRecipe& recipe, fp4::Recipe start, const LayerPlace& place, int phase);
 /// The mask of a layer's weights under the same: a rule or phase that says `sparse`, or else names a whole product of a
 /// recipe, which is dense, takes the place of what stood before.
-Sparsity sparsity_at(const Recipe& recipe, Sparsity start, const LayerPlace& place, int phase);
+Sparsity sparsity_at(const TrainingRecipe& recipe, Sparsity start, const LayerPlace& place, int phase);
 /// `start` under a phase alone.
-fp4::Recipe products_in(const Recipe& recipe, fp4::Recipe start, int phase);
+fp4::Recipe products_in(const TrainingRecipe& recipe, fp4::Recipe start, int phase);
 
 /// The last step of each phase by its mark; one without a mark, and the last, ends with the training. A share ends
 /// after floor(until * steps + 1/2) steps; a phase that ends before the one in front of it has no step.
-std::vector<int> phase_ends(const Recipe& recipe, int steps);
+std::vector<int> phase_ends(const TrainingRecipe& recipe, int steps);
 /// The phase of a step (1 .. steps), counted from 0; -1 without phases.
-int phase_of(const Recipe& recipe, int step, int steps);
+int phase_of(const TrainingRecipe& recipe, int step, int steps);
 /// The share of the steps that each phase has by the marks; they add up to 1. With `steps` 0, for a training of unknown
 /// length, the shares as they are written; throws Error for marks in steps then.
-std::vector<double> phase_shares(const Recipe& recipe, int steps);
+std::vector<double> phase_shares(const TrainingRecipe& recipe, int steps);
 
 /// Throws Error when a pattern or a kind selects none of these layers and its rule is not optional.
-void check_rules(const Recipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place);
+void check_rules(const TrainingRecipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place);
 
 /// Reads a product: fields laid over it, or another recipe's whole product by its words, RECIPE.PRODUCT (bf16.fprop).
 void set_product(GemmSpec& product, const JsonReader& given);

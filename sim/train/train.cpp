@@ -331,7 +331,7 @@ class Run {
   uint64_t seed_;
   const Json& train_;
   RankGroup ranks_;
-  Recipe recipe_;
+  TrainingRecipe recipe_;
   Dispatcher backend_;
   const Kernels* kernels_;
   std::optional<DeviceScope> scope_;  // outlives all that lies on its device

@@ -69,7 +69,7 @@ fp4sim_report report_of(const ModelResult& result) {
   for (const ModelLine& line : result.lines) {
     if (line.report.rows > 0) all.add(line.report);
     kept += line.became == "kept" ? 1 : 0;
-    dropped += line.outcome == Outcome::dropped ? 1 : 0;
+    dropped += line.outcome == Fate::dropped ? 1 : 0;
     if (line.report.rows == 0) all.nonfinite += line.report.nonfinite;
   }
   fp4sim_report report = report_of(all);

@@ -23,7 +23,7 @@ struct Region {
 };
 
 // The smallest region in which every difference lies.
-Region box_of(const Evidence& e) {
+Region box_of(const ArrayPair& e) {
   int64_t top = e.rows, bottom = 0, left = e.cols, right = 0;
   for (int64_t r = 0; r < e.rows; ++r) {
     const auto row = e.wrong.at.begin() + r * e.cols, end = row + e.cols;
@@ -39,7 +39,7 @@ Region box_of(const Evidence& e) {
 }
 
 // Where the tiles lie in which something differs, if each of them is `word` alone.
-std::optional<Place> blank_tiles(const Evidence& e, uint32_t word, const Region& tile) {
+std::optional<Place> blank_tiles(const ArrayPair& e, uint32_t word, const Region& tile) {
   const auto width = static_cast<size_t>(e.cols), left = static_cast<size_t>(tile.left);
   const auto wide = static_cast<size_t>(tile.wide);
   const size_t across = (width - left + wide - 1) / wide;
@@ -82,7 +82,7 @@ std::optional<Place> blank_tiles(const Evidence& e, uint32_t word, const Region&
 }
 
 // A few regular regions, all of one word, in which every difference lies.
-std::optional<Place> blank_place(const Evidence& e, uint32_t word) {
+std::optional<Place> blank_place(const ArrayPair& e, uint32_t word) {
   std::vector<Region> tiles = {{0, 0, 1, e.cols}, {0, 0, e.rows, 1}, box_of(e)};
   for (const int64_t high : {128, 64, 32, 16, 8})
     for (const int64_t wide : {128, 64, 32, 16, 8, 4})
@@ -94,7 +94,7 @@ std::optional<Place> blank_place(const Evidence& e, uint32_t word) {
 
 // Whether body(expected, got, wrong) holds for all rows, `wrong` being their marks.
 template <class Body>
-bool holds_for_rows(const Evidence& e, const Body& body) {
+bool holds_for_rows(const ArrayPair& e, const Body& body) {
   std::atomic<bool> all = true;
   for_bands(e.rows, e.cols, [&](int64_t first, int64_t last) {
     Elements x(static_cast<size_t>(e.cols)), y(x.size());
@@ -106,7 +106,7 @@ bool holds_for_rows(const Evidence& e, const Body& body) {
   return all;
 }
 
-bool holds_alone(const Evidence& e, uint32_t word) {
+bool holds_alone(const ArrayPair& e, uint32_t word) {
   return holds_for_rows(e, [&](const Elements&, const Elements& got, const uint8_t* wrong) {
     bool all = true;
     for (size_t i = 0; i < got.size(); ++i) all &= (wrong[i] == 0) | (e.plain(got[i]) == word);
@@ -114,7 +114,7 @@ bool holds_alone(const Evidence& e, uint32_t word) {
   });
 }
 
-std::optional<Finding> blank(const Evidence& e, const Case& c, const CaseInputs& in) {
+std::optional<Finding> blank(const ArrayPair& e, const Case& c, const CaseInputs& in) {
   const auto first = std::find(e.wrong.at.begin(), e.wrong.at.end(), 1) - e.wrong.at.begin();
   const uint32_t word = e.plain(e.got[static_cast<size_t>(first)]);
   const FloatFormat& scale = format_of(quant_spec_from_words(c.words).scale);
@@ -134,7 +134,7 @@ std::optional<Finding> blank(const Evidence& e, const Case& c, const CaseInputs&
 }
 
 // Every scale above one is that one.
-std::optional<Finding> clamped(const Evidence& m, const Case& c) {
+std::optional<Finding> clamped(const ArrayPair& m, const Case& c) {
   if (m.stage != "scales" || m.is_float() || m.differences < 8) return std::nullopt;
   const FloatFormat& scale = format_of(quant_spec_from_words(c.words).scale);
   uint32_t top = any_element;
@@ -155,8 +155,8 @@ std::optional<Finding> clamped(const Evidence& m, const Case& c) {
 }
 
 // Every scale is the same number of codes off, beside codes that are right: a bias of the format's exponents, or less.
-std::optional<Finding> stepped(const Evidence& e, const Case& c, const std::vector<Evidence>& evidence) {
-  const bool beside_right_codes = std::any_of(evidence.begin(), evidence.end(), [&](const Evidence& codes) {
+std::optional<Finding> stepped(const ArrayPair& e, const Case& c, const std::vector<ArrayPair>& evidence) {
+  const bool beside_right_codes = std::any_of(evidence.begin(), evidence.end(), [&](const ArrayPair& codes) {
     return codes.stage == "codes" && codes.is_matrix() && codes.differences == 0 &&
            parse_array_name(codes.array).is_transposed == parse_array_name(e.array).is_transposed;
   });
@@ -180,7 +180,7 @@ std::optional<Finding> stepped(const Evidence& e, const Case& c, const std::vect
 }
 
 // Every negative number came without its sign.
-std::optional<Finding> without_signs(const Evidence& e) {
+std::optional<Finding> without_signs(const ArrayPair& e) {
   if (e.zero == 0) return std::nullopt;
   std::atomic<uint64_t> numbers = 0;  // -0 has policies of its own
   const bool all = holds_for_rows(e, [&](const Elements& expected, const Elements& got, const uint8_t*) {
@@ -195,12 +195,12 @@ std::optional<Finding> without_signs(const Evidence& e) {
 
 }  // namespace
 
-std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<Evidence>& evidence,
+std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<ArrayPair>& evidence,
                                            const Simulator& simulator) {
   const QuantSpec spec = quant_spec_from_words(c.words);
   if (c.is_gemm || !spec.has_scale() || is_real(spec.scale) || c.hadamard.size > 0) return std::nullopt;
   const BlockGeometry g = geometry_of(spec, c.rows, c.cols);
-  for (const Evidence& e : evidence) {
+  for (const ArrayPair& e : evidence) {
     const bool is_scale = e.array == "scales";
     if (e.differences == 0 || (!is_scale && e.array != "codes" && e.array != "dequantized")) continue;
     const Elements bytes = simulator.elements(simulator.base(), "scales");
@@ -222,11 +222,11 @@ std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<Evid
   return std::nullopt;
 }
 
-std::optional<Cause> array_accident(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
+std::optional<Cause> array_accident(const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence) {
   Cause cause;
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> arrays;  // by what is found
   std::vector<std::string> parts;
-  for (const Evidence& e : evidence) {
+  for (const ArrayPair& e : evidence) {
     if (!e.is_matrix()) return std::nullopt;
     if (e.differences == 0) continue;
     std::optional<Finding> found = blank(e, c, in);

@@ -35,20 +35,20 @@ struct Sample {
   CaseInputs in;
   Band band;
   Corner corner;
-  std::vector<Evidence> evidence;  // of its own; each knows where it lies in the whole
+  std::vector<ArrayPair> evidence;  // of its own; each knows where it lies in the whole
 
   // Whether the part decides about a kernel, which stays as it is but for `turned_tile`.
   bool tells(Kernel& k) const;
 };
 // None where the case is small, or where its parts depend on each other.
-std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
-std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence);
+std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence);
+std::optional<Sample> corner_of(const Case& c, const std::vector<ArrayPair>& evidence);
 
-Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence);
+Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<ArrayPair>& evidence);
 
 // Zeros or NaN where nothing was written, rows, columns or tiles of another place, scales that are clamped: one finding
 // for each array that differs, or none.
-std::optional<Cause> array_accident(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence);
+std::optional<Cause> array_accident(const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence);
 
 // Lines (rows, columns) or tiles of an array that hold the right answer of another place.
 struct LineMove {
@@ -57,10 +57,10 @@ struct LineMove {
 };
 
 // Nothing where few lines of few bits may be alike by chance.
-std::optional<LineMove> line_move(const Evidence& e);
+std::optional<LineMove> line_move(const ArrayPair& e);
 
 // Numbers that are the right ones times one factor: its name where the tensor scales or a power of two give it.
-std::optional<Cause> factor_accident(const Case& c, const std::vector<Evidence>& evidence, const Simulator& simulator);
+std::optional<Cause> factor_accident(const Case& c, const std::vector<ArrayPair>& evidence, const Simulator& simulator);
 
 // The golden scale byte of all blocks that differ.
 struct ScaleByte {
@@ -68,18 +68,18 @@ struct ScaleByte {
   int64_t wrong = 0, right = 0;  // blocks that have it
   bool came_as_zeros = false;    // their elements
 };
-std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<Evidence>& evidence,
+std::optional<ScaleByte> shared_scale_byte(const Case& c, const std::vector<ArrayPair>& evidence,
                                            const Simulator& simulator);
 
 // Causes whose numbers come from the dump itself. Of random bits of another stream: codes that other random words
 // explain, when nothing in front of the rounding differs: scales and tensor scales equal.
-void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence,
                      const std::string& backend, uint64_t before, std::vector<Cause>& causes);
 
 // Of an epilogue: outputs that are P, alpha*P, P + bias, alpha*P + bias or alpha*P + beta*C (where the case has a C),
 // rounded to a type of outputs, with P the product under one of the named adders; at most one cause, the case's own
 // adder and fp32 first. What a corner of the outputs tells is tried there first.
-void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<Evidence>& evidence,
+void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<ArrayPair>& evidence,
                          const Sample* corner, const Simulator* of_corner, uint64_t before, std::vector<Cause>& causes);
 
 }  // namespace fp4::golden

@@ -61,7 +61,7 @@ size_t marked(const std::vector<uint8_t>& v) { return static_cast<size_t>(std::c
 
 // "3 of 8 rows, 12 of 16 blocks of 32; rows 4 to 6; all at position 5 of their block": as far as something is
 // concentrated.
-std::string describe(const Evidence& e, size_t block) {
+std::string describe(const ArrayPair& e, size_t block) {
   const auto height = static_cast<size_t>(e.rows), width = static_cast<size_t>(e.cols);
   std::vector<uint8_t> rows(height, 0), cols(width, 0), positions(block, 0), parity(2, 0);
   size_t blocks = 0;
@@ -93,7 +93,7 @@ Words words_of(const Array& a, int packed) {
   return {a.bytes, packed > 0 ? packed : static_cast<int>(8 * element_bytes(a)), a.dtype == "f32"};
 }
 
-void mark_differences(Evidence& e) {
+void mark_differences(ArrayPair& e) {
   const auto width = static_cast<size_t>(e.cols);
   e.wrong = {e.rows, e.cols, large_vector<uint8_t>(e.got.size())};
   std::atomic<uint64_t> differences = 0;
@@ -114,7 +114,7 @@ void mark_differences(Evidence& e) {
 }
 
 // What beyond the last row or column is not zero.
-void count_padding(const Evidence& e, const Words& stored, const Meaning& meaning, Comparison& r) {
+void count_padding(const ArrayPair& e, const Words& stored, const Meaning& meaning, Comparison& r) {
   for (size_t i = 0; i < e.homes.at.size(); ++i) {
     if (e.homes.at[i] >= 0) continue;
     --r.compared;
@@ -142,7 +142,7 @@ struct Distances {
   }
 };
 
-void count_differences(const Evidence& e, const Meaning& meaning, Comparison& r) {
+void count_differences(const ArrayPair& e, const Meaning& meaning, Comparison& r) {
   const int64_t step = steps_of(e.type);
   const auto width = static_cast<size_t>(e.cols);
   Distances all(meaning.is_float);
@@ -213,17 +213,17 @@ Elements Homes::plain(const Words& stored) const {
   return out;
 }
 
-void Evidence::copy_row(int64_t r, Elements& x, Elements& y) const {
+void ArrayPair::copy_row(int64_t r, Elements& x, Elements& y) const {
   const auto width = static_cast<size_t>(cols);
   expected.copy(static_cast<size_t>(r) * width, width, x.data());
   got.copy(static_cast<size_t>(r) * width, width, y.data());
   for (size_t i = 0; i < width && may_be_any; ++i) y[i] = x[i] == any_element ? x[i] : y[i];
 }
 
-Evidence evidence_of(const Case& c, const CandidateArray& a, const Array& golden, const std::vector<bool>& unjudged) {
+ArrayPair evidence_of(const Case& c, const CandidateArray& a, const Array& golden, const std::vector<bool>& unjudged) {
   const ArrayName name = parse_array_name(a.golden);
   const bool is_float = golden.dtype == "f32", gives_floats = a.array.dtype == "f32";
-  Evidence e = {
+  ArrayPair e = {
       a.golden, name.stage, words_of(golden, packed_bits(c, a.golden)), {}, is_float ? a.type : RealType::fp32};
   const bool is_finished = is_float && c.epilogue.is_said() && (name.stage == "output" || name.stage == "dequantized");
   if (is_finished || e.type != RealType::fp32) {
@@ -283,7 +283,7 @@ std::vector<bool> codes_of_nan_blocks(const Bundle& bundle, const Case& c, const
   return in_block;
 }
 
-Evidence evidence_of(const Bundle& bundle, const Case& c, const CandidateArray& a) {
+ArrayPair evidence_of(const Bundle& bundle, const Case& c, const CandidateArray& a) {
   return evidence_of(c, a, load_array(bundle, c, a.golden), codes_of_nan_blocks(bundle, c, a.golden));
 }
 
@@ -329,7 +329,7 @@ Homes homes_of(const Case& c, const std::string& array) {
   return homes;
 }
 
-Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden, const Evidence& e) {
+Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden, const ArrayPair& e) {
   Comparison r = {c.name, candidate.stage, candidate.golden};
   const QuantSpec spec = quant_spec_from_words(c.words);
   Meaning meaning = {golden.dtype == "f32"};

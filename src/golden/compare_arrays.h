@@ -65,7 +65,7 @@ Homes homes_of(const Case& c, const std::string& array);
 
 // A dump's array beside the golden one. Of one size they are a matrix [rows, cols] in plain order, whatever the layout;
 // else each is as it lies in its file. The golden one has the case's epilogue, and is rounded to the dump's type.
-struct Evidence {
+struct ArrayPair {
   std::string array, stage;
   Words expected, got;
   RealType type = RealType::fp32;
@@ -77,7 +77,7 @@ struct Evidence {
   uint64_t differences = 0;
 
   // Of a sample: where it begins in the whole.
-  const Evidence* whole = nullptr;
+  const ArrayPair* whole = nullptr;
   int64_t top = 0, left = 0;
 
   bool is_float() const { return zero == float_sign_bit; }
@@ -99,10 +99,10 @@ void for_bands(int64_t rows, int64_t cols, const Body& body, int64_t elements = 
 // `unjudged` marks elements, row by row, that are not looked at; empty: none. It looks at both arrays where they are.
 // Arrays of another kind than the golden one have no elements, but for codes that are dumped as the numbers they stand
 // for.
-Evidence evidence_of(const Case& c, const CandidateArray& candidate, const Array& golden,
-                     const std::vector<bool>& unjudged = {});
+ArrayPair evidence_of(const Case& c, const CandidateArray& candidate, const Array& golden,
+                      const std::vector<bool>& unjudged = {});
 // Beside the bundle's array; codes of blocks whose scale is NaN are not looked at.
-Evidence evidence_of(const Bundle& bundle, const Case& c, const CandidateArray& candidate);
+ArrayPair evidence_of(const Bundle& bundle, const Case& c, const CandidateArray& candidate);
 
 // Elements of an array as integers: bits of floats, codes. `packed_bits`: codes of 4 or 6 bits that follow each other
 // without gaps, low bits first; 0: one in each element of the array.
@@ -110,7 +110,7 @@ Elements elements_of(const Array& a, int packed_bits);
 
 // Of floats any NaN equals any other; codes are compared as they are, those of NaN, too. What a layout pads is counted
 // apart: kernels leave those bytes as they were. Indices are [row, column], whatever the layout.
-Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden, const Evidence& evidence);
+Comparison compare(const Case& c, const CandidateArray& candidate, const Array& golden, const ArrayPair& evidence);
 
 // Gives the first mismatches of codes and decoded values their inputs and scales, so that they can be checked by hand;
 // nothing for products, rotations, transposes, spec words that store inverses, and tensor scales of several factors.
@@ -142,7 +142,7 @@ Tolerance tolerance_from_words(const std::string& place, const std::string& word
 // that no reciprocals within it give under the dump's own scales (the bundle's where it has none), decoded values that
 // are not those of the dump's codes and scales. Cases without reciprocals (gemm, arithmetic other than te and vllm,
 // other rules than amax) have no tolerance: all that differ.
-uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence,
                 const std::vector<Comparison>& comparisons);
 
 }  // namespace fp4::golden

@@ -60,7 +60,7 @@ struct Part {
 
 class Search {
  public:
-  Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<Evidence>& evidence,
+  Search(const Case& c, const CaseInputs& in, const Simulator& simulator, const std::vector<ArrayPair>& evidence,
          const std::string& backend, double seconds, const Tried& tried)
       : c_(c),
         in_(in),
@@ -70,7 +70,7 @@ class Search {
         base_(simulator.base()),
         backend_(backend),
         seconds_(seconds) {
-    for (const Evidence& e : evidence)
+    for (const ArrayPair& e : evidence)
       before_ += e.is_matrix() ? e.differences : std::max({e.got.size(), e.expected.size(), size_t{1}});
     for (Sample& s : windows_of(c, in, evidence)) parts_.emplace_back(c, in, backend, std::move(s));
     if (auto corner = is_made_of_operands() ? corner_of(c, evidence) : std::nullopt)
@@ -125,7 +125,7 @@ class Search {
     std::optional<NamedKernel> best;
     double most = 0.25;
     for (const NamedKernel& n : orders(c_, base_))
-      for (const Evidence& e : evidence_) {
+      for (const ArrayPair& e : evidence_) {
         const bool of_codes = e.array == "codes" && n.kernel.codes_in,
                    of_scales = e.array == "scales" && n.kernel.scales_in;
         if (of_codes == of_scales || !e.is_matrix() || 8 * e.differences < e.got.size()) continue;
@@ -201,12 +201,12 @@ class Search {
   // Whether the dump has arrays of a stage.
   bool dumps(const char* stage) const {
     return std::any_of(evidence_.begin(), evidence_.end(),
-                       [&](const Evidence& e) { return parse_array_name(e.array).stage == stage; });
+                       [&](const ArrayPair& e) { return parse_array_name(e.array).stage == stage; });
   }
 
   // Whether arrays of a stage differ as another order makes them: in a large one more than an eighth does.
   bool may_be_moved(const char* stage) const {
-    return std::any_of(evidence_.begin(), evidence_.end(), [&](const Evidence& e) {
+    return std::any_of(evidence_.begin(), evidence_.end(), [&](const ArrayPair& e) {
       if (parse_array_name(e.array).stage != stage) return false;
       return !e.is_matrix() || e.got.size() < size_t{1} << 20 || 8 * e.differences > e.got.size();
     });
@@ -239,7 +239,7 @@ class Search {
     if (c_.is_gemm || k.a.block.kind != BlockKind::tensor || k.a.tensor_scale_cols(c_.cols) > 0 ||
         !dumps("dequantized"))
       return false;
-    for (const Evidence& e : evidence_) {
+    for (const ArrayPair& e : evidence_) {
       if (e.stage != "dequantized" || values_ > 0) continue;
       Elements some = e.got.some(0, std::min(e.got.size(), size_t{1} << 18));
       std::sort(some.begin(), some.end());
@@ -252,7 +252,7 @@ class Search {
   bool has_other_scales(const Kernel& k) const {
     const bool is_one = k.repeats_scales && k.a.block.kind == BlockKind::tensor;
     if (c_.is_gemm || k.scales_in || (k.repeats_scales && !is_one) || !k.a.has_scale()) return false;
-    return std::any_of(evidence_.begin(), evidence_.end(), [&](const Evidence& e) {
+    return std::any_of(evidence_.begin(), evidence_.end(), [&](const ArrayPair& e) {
       if (is_one) return e.stage == "scales" && e.is_matrix() && e.got[0] != e.got[e.got.size() / 2];
       const bool turns = (parse_array_name(e.array).is_transposed != k.other_operand) != k.swap_operand_axis;
       const int64_t cols = hadamard_padded(c_.hadamard, turns ? c_.rows : c_.cols);
@@ -269,7 +269,7 @@ class Search {
     if (parts_.empty() ||
         std::any_of(parts_.begin(), parts_.end(), [&](const Part& p) { return p.sample.tells(same); }))
       return true;
-    return std::any_of(evidence_.begin(), evidence_.end(), [](const Evidence& e) {
+    return std::any_of(evidence_.begin(), evidence_.end(), [](const ArrayPair& e) {
       return e.array != "dequantized" && 5 * e.differences > 2 * e.got.size() && e.got.size() > 1;
     });
   }
@@ -292,7 +292,7 @@ class Search {
   // As a cause that gives every output that is wrong, where the others are the golden ones.
   void try_in_part(const NamedKernel& n, std::vector<Cause>& found) {
     std::string where;
-    for (const Evidence& e : evidence_) {
+    for (const ArrayPair& e : evidence_) {
       Elements made = simulator_.elements(n.kernel, e.array);
       round_words(e.type, made);
       for (size_t i = 0; i < e.got.size(); ++i)
@@ -390,7 +390,7 @@ class Search {
   const Case& c_;
   const CaseInputs& in_;
   const Simulator& simulator_;
-  const std::vector<Evidence>& evidence_;
+  const std::vector<ArrayPair>& evidence_;
   const Tried& tried_;
   Kernel base_;
   std::string backend_;
@@ -436,7 +436,7 @@ std::string wrong_size(const Case& c, const std::vector<CandidateArray>& arrays,
 // Accidents in a dump of another order, which is read in that order.
 std::optional<Cause> accident_in(const NamedKernel& order, const Bundle& bundle, const Case& c, const CaseInputs& in,
                                  std::vector<CandidateArray> arrays) {
-  std::vector<Evidence> evidence;
+  std::vector<ArrayPair> evidence;
   for (CandidateArray& a : arrays) {
     const ArrayName name = parse_array_name(a.golden);
     const Kernel& k = order.kernel;
@@ -463,7 +463,7 @@ bool is_order(const Changes& changes) {
 }  // namespace
 
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
-                   const std::vector<Comparison>& comparisons, const std::vector<Evidence>& evidence,
+                   const std::vector<Comparison>& comparisons, const std::vector<ArrayPair>& evidence,
                    const std::string& backend, int threads, double seconds, const Tried& tried) {
   Diagnosis out;
   const std::string place = divergence(comparisons, out.first_diverging);
@@ -481,7 +481,7 @@ Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<Candid
     out.summary = wrong_size(c, arrays, comparisons);
     if (!out.summary.empty()) return out;
     const bool is_whole =
-        std::all_of(evidence.begin(), evidence.end(), [](const Evidence& e) { return e.is_matrix(); });
+        std::all_of(evidence.begin(), evidence.end(), [](const ArrayPair& e) { return e.is_matrix(); });
     if (const auto factor = is_whole ? factor_accident(c, evidence, simulator) : std::nullopt) ratio = factor->detail;
     if (const auto found = is_whole && ratio.empty() ? array_accident(c, in, evidence) : std::nullopt)
       out.causes = {*found};

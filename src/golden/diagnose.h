@@ -44,7 +44,7 @@ using Tried = std::function<void(size_t kernels)>;
 
 // The candidate's arrays of one case, their comparisons and evidence (same order). `bundle` gives the inputs.
 Diagnosis diagnose(const Bundle& bundle, const Case& c, const std::vector<CandidateArray>& arrays,
-                   const std::vector<Comparison>& comparisons, const std::vector<Evidence>& evidence,
+                   const std::vector<Comparison>& comparisons, const std::vector<ArrayPair>& evidence,
                    const std::string& backend, int threads, double seconds = HUGE_VAL, const Tried& tried = {});
 
 }  // namespace fp4::golden

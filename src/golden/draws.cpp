@@ -183,11 +183,11 @@ const AxisRow<RandomStream>* faulty_stream(const Case& c, const std::vector<Draw
 
 }  // namespace
 
-void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence,
                      const std::string& backend, uint64_t before, std::vector<Cause>& causes) {
-  for (const Evidence& e : evidence)
+  for (const ArrayPair& e : evidence)
     if ((e.stage == "scales" || e.stage == "tensor_scale") && (e.differences > 0 || !e.is_matrix())) return;
-  for (const Evidence& e : evidence) {
+  for (const ArrayPair& e : evidence) {
     if (e.array != "codes") continue;
     const Elements got = e.got.all();
     if (const AxisRow<RandomStream>* fault = faulty_stream(c, draw_bounds(c, in, got, backend))) {

@@ -30,7 +30,7 @@ std::vector<int64_t> most_of(const std::vector<uint64_t>& differences, size_t co
 // A window of a matrix: of the tensor, or of an array whose elements stand for `high` x `wide` of the tensor's.
 struct Window {
   int64_t top, left, high, wide;
-  Window of(const Evidence& e, const BlockGeometry& g, int64_t all_cols) const {
+  Window of(const ArrayPair& e, const BlockGeometry& g, int64_t all_cols) const {
     const int64_t down = e.stage == "scales" ? g.block_rows : 1, across = e.stage == "scales" ? g.block_cols : 1;
     const int64_t t = top / down, l = left / across;
     const bool is_last = left + wide >= all_cols;  // with what is padded
@@ -40,7 +40,7 @@ struct Window {
 };
 
 // How many elements of the window differ.
-uint64_t differences_in(const Evidence& e, const Window& w) {
+uint64_t differences_in(const ArrayPair& e, const Window& w) {
   uint64_t count = 0;
   for (int64_t r = w.top; r < w.top + w.high; ++r) {
     const auto at = e.wrong.at.begin() + r * e.cols + w.left;
@@ -49,14 +49,14 @@ uint64_t differences_in(const Evidence& e, const Window& w) {
   return count;
 }
 
-Evidence cut_out(const Evidence& e, const Window& w) {
+ArrayPair cut_out(const ArrayPair& e, const Window& w) {
   Elements expected, got;
   for (int64_t r = w.top; r < w.top + w.high; ++r) {
     const auto first = static_cast<size_t>(r * e.cols + w.left), size = static_cast<size_t>(w.wide);
     const Elements x = e.expected.some(first, size), y = e.got.some(first, size);
     expected.insert(expected.end(), x.begin(), x.end()), got.insert(got.end(), y.begin(), y.end());
   }
-  Evidence out = {e.array, e.stage, Words(std::move(expected)), Words(std::move(got)), e.type, e.zero};
+  ArrayPair out = {e.array, e.stage, Words(std::move(expected)), Words(std::move(got)), e.type, e.zero};
   out.rows = w.high, out.cols = w.wide, out.whole = &e, out.top = w.top, out.left = w.left;
   return out;
 }
@@ -66,7 +66,7 @@ bool has_row_blocks(const QuantSpec& s) {
   return !s.has_scale() || s.block.kind == BlockKind::vector || s.block.kind == BlockKind::row;
 }
 
-std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence,
                                 float amax) {
   constexpr int64_t side = 128;
   const QuantSpec spec = quant_spec_from_words(c.words);
@@ -75,10 +75,10 @@ std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, co
     return std::nullopt;
   Sample s = {cut, c, {}, {0, amax}, {}, {}};
   const BlockGeometry g = geometry_of(spec, c.rows, c.cols);
-  std::vector<const Evidence*> seen;  // arrays of other sizes and of the transposed operand are left to the whole look
+  std::vector<const ArrayPair*> seen;  // arrays of other sizes and of the transposed operand are left to the whole look
   const bool has_codes = std::any_of(evidence.begin(), evidence.end(),
-                                     [](const Evidence& e) { return e.stage == "codes" || e.stage == "scales"; });
-  for (const Evidence& e : evidence) {
+                                     [](const ArrayPair& e) { return e.stage == "codes" || e.stage == "scales"; });
+  for (const ArrayPair& e : evidence) {
     const bool is_tensor = e.stage == "tensor_scale";
     if (e.is_matrix() && !parse_array_name(e.array).is_transposed && (!is_tensor || e.expected.size() == 1) &&
         (!is_turned || e.stage != "dequantized" || !has_codes))
@@ -92,7 +92,7 @@ std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, co
     for (first = 0, size = step; first < all; first += step) {
       size = smaller(step, all - first);
       uint64_t count = 0;
-      for (const Evidence* e : seen)
+      for (const ArrayPair* e : seen)
         if (e->stage != "tensor_scale") count += differences_in(*e, w.of(*e, g, c.cols));
       if (count > most) most = count, best = first;
     }
@@ -104,7 +104,7 @@ std::optional<Sample> window_of(Cut cut, const Case& c, const CaseInputs& in, co
   for (int64_t r = w.top; r < w.top + w.high; ++r)
     for (int64_t k = w.left; k < w.left + w.wide; ++k)
       s.in.a.push_back(in.a[static_cast<size_t>(is_turned ? k * c.cols + r : r * c.cols + k)]);
-  for (const Evidence* e : seen)
+  for (const ArrayPair* e : seen)
     s.evidence.push_back(cut_out(*e, e->stage == "tensor_scale" ? Window{0, 0, 1, 1} : w.of(*e, g, c.cols)));
   return s;
 }
@@ -142,7 +142,7 @@ Score score_of_bands(int64_t rows, int64_t cols, const Body& body) {
 void count_all(Score& s, uint64_t elements) { s.after += elements, s.after_zeros += elements, s.seen += elements; }
 
 // The order in which a kernel stored an array, where it is not that of the evidence.
-const Placing* order_of(const Kernel& k, const Evidence& e) {
+const Placing* order_of(const Kernel& k, const ArrayPair& e) {
   const ArrayName name = parse_array_name(e.array);
   const auto codes = k.codes_in.value_or(e.is_matrix() ? CodeLayout::low_first : name.code_layout);
   const auto scales = k.scales_in.value_or(e.is_matrix() ? ScaleLayout::linear : name.scale_layout);
@@ -155,8 +155,8 @@ const Placing* order_of(const Kernel& k, const Evidence& e) {
 }
 
 // Elements [rows, ..] of a kernel that stores them in `order`, or those of a sample of it, beside the dump's.
-void count_in_order(Score& s, const Placing& order, const Evidence& e, const Words& made, int64_t rows) {
-  const Evidence& all = e.whole != nullptr ? *e.whole : e;
+void count_in_order(Score& s, const Placing& order, const ArrayPair& e, const Words& made, int64_t rows) {
+  const ArrayPair& all = e.whole != nullptr ? *e.whole : e;
   const int64_t cols = static_cast<int64_t>(made.size()) / larger<int64_t>(rows, 1);
   const Placement at(order, e.whole != nullptr ? all.rows : rows, e.whole != nullptr ? all.cols : cols);
   const bool is_moved = !all.homes.at.empty();  // the dump lies in an order of its own
@@ -184,12 +184,12 @@ void count_in_order(Score& s, const Placing& order, const Evidence& e, const Wor
 
 }  // namespace
 
-std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evidence) {
+std::optional<Sample> corner_of(const Case& c, const std::vector<ArrayPair>& evidence) {
   const int64_t width = c.is_gemm ? c.rows_b : c.cols;
   const auto side = static_cast<size_t>(c.is_gemm ? 24 : std::clamp<int64_t>(wanted / width, 2, 24));
   if (c.rows * width < 8 * 24 * 24) return std::nullopt;
   std::vector<uint64_t> rows(static_cast<size_t>(c.rows)), cols(static_cast<size_t>(width));
-  for (const Evidence& e : evidence) {
+  for (const ArrayPair& e : evidence) {
     if (!e.is_matrix() || e.rows != c.rows || e.cols != width) return std::nullopt;
     for (size_t r = 0, i = 0; r < rows.size(); ++r, i += cols.size()) {
       if (std::memchr(&e.wrong.at[i], 1, cols.size()) == nullptr) continue;
@@ -198,7 +198,7 @@ std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evid
   }
   Sample s = {Cut::corner, c, {}, {}, {most_of(rows, side), most_of(cols, c.is_gemm ? side : cols.size())}, {}};
   if (!c.is_gemm) std::sort(s.corner.cols.begin(), s.corner.cols.end());
-  for (const Evidence& e : evidence) {
+  for (const ArrayPair& e : evidence) {
     Elements expected, got;
     for (const int64_t i : s.corner.rows)
       for (const int64_t j : s.corner.cols) {
@@ -210,7 +210,7 @@ std::optional<Sample> corner_of(const Case& c, const std::vector<Evidence>& evid
   return s;
 }
 
-std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence) {
+std::vector<Sample> windows_of(const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence) {
   std::vector<Sample> out;
   const QuantSpec spec = quant_spec_from_words(c.words);
   if (c.is_gemm || c.hadamard.size > 0 || !c.random_words.empty() || spec.block.kind == BlockKind::tensor) return out;
@@ -238,11 +238,11 @@ bool Sample::tells(Kernel& k) const {
   return true;
 }
 
-Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence) {
+Score score(const Simulator& simulator, const Kernel& kernel, const std::vector<ArrayPair>& evidence) {
   Score s;
   const bool is_order = static_cast<const Computation&>(kernel) == simulator.base() && !kernel.other_operand &&
                         (kernel.codes_in || kernel.scales_in);
-  for (const Evidence& e : evidence) {
+  for (const ArrayPair& e : evidence) {
     const Placing* const order = order_of(kernel, e);
     const ArrayName name = parse_array_name(e.array);
     const bool is_plain = name.code_layout == CodeLayout::low_first && name.scale_layout == ScaleLayout::linear;

@@ -199,9 +199,9 @@ class Fit {
 };
 
 // Activations that the outputs may have gone through: none of them lies below what the activation gives.
-std::vector<Activation> activations_of(const std::vector<Evidence>& evidence) {
+std::vector<Activation> activations_of(const std::vector<ArrayPair>& evidence) {
   float least = 0;
-  for (const Evidence& e : evidence)
+  for (const ArrayPair& e : evidence)
     for (size_t i = 0; i < e.got.size(); ++i) least = std::min(least, float_of(e.got.raw(i)));
   std::vector<Activation> out;
   for (const ActivationInfo& row : activation_table)
@@ -212,10 +212,10 @@ std::vector<Activation> activations_of(const std::vector<Evidence>& evidence) {
 }
 
 // What turns a kernel's product into every array that came, if one thing does.
-std::optional<Named> fit_of(const Simulator& simulator, const Kernel& kernel, const std::vector<Evidence>& evidence,
+std::optional<Named> fit_of(const Simulator& simulator, const Kernel& kernel, const std::vector<ArrayPair>& evidence,
                             const std::vector<float>& c, size_t cols, RealType type, Activation activation) {
   std::optional<Named> all;
-  for (const Evidence& e : evidence) {
+  for (const ArrayPair& e : evidence) {
     auto got = large_vector<float>(e.got.size());
     e.got.copy(0, got.size(), reinterpret_cast<uint32_t*>(got.data()));
     const std::vector<float> product = simulator.product(kernel, e.array.substr(std::string("output_").size()));
@@ -246,7 +246,7 @@ Cause cause_of(Named fit, const Case& c, RealType type, Activation activation, c
 
 }  // namespace
 
-void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<Evidence>& evidence,
+void add_epilogue_causes(const Case& c, const Simulator& simulator, const std::vector<ArrayPair>& evidence,
                          const Sample* corner, const Simulator* of_corner, uint64_t before,
                          std::vector<Cause>& causes) {
   if (!c.is_gemm) return;

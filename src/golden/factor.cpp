@@ -19,7 +19,7 @@ struct Ratios {
 };
 
 // Those of all numbers, as far as they are one; it stops soon where they are not.
-std::optional<Ratios> ratios_of(const Evidence& e, double least, double room) {
+std::optional<Ratios> ratios_of(const ArrayPair& e, double least, double room) {
   const auto width = static_cast<size_t>(e.cols);
   Ratios all;
   std::mutex mutex;
@@ -48,8 +48,9 @@ std::optional<Ratios> ratios_of(const Evidence& e, double least, double room) {
 }  // namespace
 
 // Of a factor that is left out, or not meant.
-std::optional<Cause> factor_accident(const Case& c, const std::vector<Evidence>& evidence, const Simulator& simulator) {
-  const Evidence& e = evidence[0];
+std::optional<Cause> factor_accident(const Case& c, const std::vector<ArrayPair>& evidence,
+                                     const Simulator& simulator) {
+  const ArrayPair& e = evidence[0];
   if (evidence.size() > 1 || !e.is_float() || !e.is_matrix() || c.epilogue.activation != Activation::none)
     return std::nullopt;
   const RealTypeInfo& type = row_of(real_type_table, e.type != RealType::fp32 ? e.type : c.epilogue.output);

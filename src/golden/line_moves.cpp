@@ -19,7 +19,7 @@ using Hashes = std::vector<uint64_t>;
 struct LineHashes {
   Hashes expected, got;
 };
-LineHashes line_hashes(const Evidence& e, bool by_rows) {
+LineHashes line_hashes(const ArrayPair& e, bool by_rows) {
   const auto rows = static_cast<size_t>(e.rows), cols = static_cast<size_t>(e.cols);
   const auto factor = [](uint64_t i) { return (2 * i + 1) * 0x9E3779B97F4A7C15u * ((i ^ 0x5851F42Du) | 1); };
   Hashes factors(by_rows ? cols : rows);
@@ -184,7 +184,7 @@ class LineMap {
 // Tiles of one size that hold other tiles.
 class TileMap {
  public:
-  TileMap(const Evidence& e, int64_t high, int64_t wide) : e_(e), high_(high), wide_(wide) {}
+  TileMap(const ArrayPair& e, int64_t high, int64_t wide) : e_(e), high_(high), wide_(wide) {}
 
   std::optional<std::string> text() {
     std::string text;
@@ -233,14 +233,14 @@ class TileMap {
     return std::nullopt;
   }
 
-  const Evidence& e_;
+  const ArrayPair& e_;
   int64_t high_, wide_;
   std::unordered_map<uint64_t, std::vector<std::pair<int64_t, int64_t>>> homes_;  // of tiles that begin alike
 };
 
 }  // namespace
 
-std::optional<LineMove> line_move(const Evidence& e) {
+std::optional<LineMove> line_move(const ArrayPair& e) {
   const double bits = entropy(e.expected);
   for (const bool by_rows : {true, false}) {
     const LineHashes lines = line_hashes(e, by_rows);

@@ -147,7 +147,7 @@ Tolerance tolerance_from_words(const std::string& place, const std::string& word
   return t;
 }
 
-uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const std::vector<Evidence>& evidence,
+uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in, const std::vector<ArrayPair>& evidence,
                 const std::vector<Comparison>& comparisons) {
   const QuantSpec spec = quant_spec_from_words(c.words);
   const bool applies = !c.is_gemm && takes_reciprocals(spec.arithmetic) && spec.has_scale() && !is_real(spec.scale) &&
@@ -157,7 +157,7 @@ uint64_t beyond(const Tolerance& tolerance, const Case& c, const CaseInputs& in,
     std::optional<Operand> operand;
     for (const char* stage : stage_names)
       for (size_t i = 0; i < evidence.size(); ++i) {
-        const Evidence& e = evidence[i];
+        const ArrayPair& e = evidence[i];
         const ArrayName name = parse_array_name(e.array);
         if (name.stage != stage || name.is_transposed != transposed) continue;
         const bool is_matrix = comparisons[i].shape_note.empty() && e.is_matrix();

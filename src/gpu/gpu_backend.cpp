@@ -13,7 +13,7 @@ namespace {
 // A host matrix in device memory. Contiguous matrices and their transposes keep their strides; others are packed first.
 struct UploadedMatrix {
   Buffer<float> data;
-  Source source;
+  OperandElements source;
 };
 
 UploadedMatrix upload_matrix(Pool& pool, const MatrixView& x) {

@@ -9,7 +9,7 @@
 namespace fp4::gpu {
 
 // The elements of an operand: (r, c) is data.at(r*row_stride + c*col_stride), zero from `cols` on.
-struct Source {
+struct OperandElements {
   Floats<const float> data;
   int64_t rows = 0;
   int64_t cols = 0;

@@ -39,10 +39,10 @@ void download(const Resident& from, Quantized& to);
 // The tensor amax that was used.
 float amax_of(const Resident& r);
 
-void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out);
+void quantize(Pool& pool, const OperandElements& x, const QuantizeHow& how, Resident& out);
 // Several operands, four in as many launches as one takes where all take the same kernels.
 struct Quantisation {
-  Source x;
+  OperandElements x;
   QuantizeHow how;
   Resident* out;
 };
@@ -51,11 +51,11 @@ void quantize_together(Pool& pool, const std::vector<Quantisation>& all);
 // Both copies of a matrix in one pass: `along` has blocks along its rows, `across` is the transpose. False for what one
 // tile cannot hold: Hadamards, 2-D or long blocks, tensor scales that depend on the whole tensor or on 128 columns.
 bool can_quantize_both_ways(const QuantSpec& along, const QuantSpec& across);
-void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, RandomPlace place_across, Resident& along,
-                        Resident& across);
+void quantize_both_ways(Pool& pool, const OperandElements& x, RandomPlace place_along, RandomPlace place_across,
+                        Resident& along, Resident& across);
 
 // y [x.rows, x.cols padded to whole transforms].
-void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y);
+void hadamard(Pool& pool, const OperandElements& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y);
 void dequantize(Pool& pool, const Resident& q, float* out);
 
 // Whether the matrix units give this product, and the run over which both scales are constant: 16 or 32.

@@ -39,7 +39,7 @@ struct Signs {
 struct QuantizeTile {
   static constexpr int shared_words = tile_words + 2 * tile_chunks + Measured::words;
   static constexpr int groups_at_once = 3;
-  Source x;
+  OperandElements x;
   Tiling tiling;
   HadamardSpec hadamard;
   Signs signs;
@@ -70,7 +70,7 @@ struct QuantizeTile {
 struct QuantizeBothWays {
   static constexpr int shared_words = tile_words + 2 * tile_chunks;
   static constexpr int groups_at_once = 2;
-  Source x;
+  OperandElements x;
   Tiling tiling;       // square tiles
   QuantizeJob along;   // operand [rows, cols]
   QuantizeJob across;  // operand [cols, rows]: the transpose
@@ -100,7 +100,7 @@ struct QuantizeBothWays {
 
 // A tile's Hadamard, or with size 0 the tile as it is.
 struct HadamardTile {
-  Source x;
+  OperandElements x;
   Tiling tiling;
   HadamardSpec hadamard;
   Signs signs;

@@ -68,7 +68,7 @@ QuickRule quick_rule(const QuantSpec& s, const QuantizeHow& how) {
 
 // An operand on its way: what it was given, and what stays between its launches.
 struct Work {
-  Source x;
+  OperandElements x;
   const QuantizeHow& how;
   Resident& out;
   HadamardSpec transform = how.hadamard;
@@ -105,7 +105,7 @@ void add_tiles(Joint<QuickTile<mode>>& to, Floats<const float> data, int64_t hei
 }
 
 // False where x is not laid out for whole runs.
-bool quantize_quickly(CodeLaunches& to, const Source& x, const QuickRule& rule, const QuantizeJob& job) {
+bool quantize_quickly(CodeLaunches& to, const OperandElements& x, const QuickRule& rule, const QuantizeJob& job) {
   const Operand& o = job.out;
   const QuickJob quick = {job, rule};
   if (!rule.fits || o.cols % run_elements != 0 || !x.data.is_aligned() || x.cols != o.cols) return false;
@@ -139,7 +139,7 @@ Signs signs_of(Pool& pool, const HadamardSpec& h, RandomPlace place, Buffer<Hada
 
 int64_t measuring_groups(int64_t count) { return std::clamp<int64_t>(count, 1, Measured::most); }
 
-Measure rotation_of(const Source& x, const HadamardSpec& h, const Signs& signs, bool inverse, float* y) {
+Measure rotation_of(const OperandElements& x, const HadamardSpec& h, const Signs& signs, bool inverse, float* y) {
   const int64_t cols = hadamard_padded(h, x.cols);
   const Tiling tiling = tiling_over(shape_for(cols, 0, h.size), cols);
   const int64_t tiles = tiles_of(tiling, x.rows);
@@ -320,7 +320,7 @@ float amax_of(const Resident& r) {
   return amax;
 }
 
-void quantize(Pool& pool, const Source& x, const QuantizeHow& how, Resident& out) {
+void quantize(Pool& pool, const OperandElements& x, const QuantizeHow& how, Resident& out) {
   quantize_together(pool, {{x, how, &out}});
 }
 
@@ -342,8 +342,8 @@ bool can_quantize_both_ways(const QuantSpec& along, const QuantSpec& across) {
   return fits(along) && fits(across);
 }
 
-void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, RandomPlace place_across, Resident& along,
-                        Resident& across) {
+void quantize_both_ways(Pool& pool, const OperandElements& x, RandomPlace place_along, RandomPlace place_across,
+                        Resident& along, Resident& across) {
   Device& device = pool.device();
   const bool use_native = device.has_native_conversion();
   const QuantizeJob job_along = {along.operand, place_along, 0, use_native, nullptr, device.clock(), {}};
@@ -364,7 +364,7 @@ void quantize_both_ways(Pool& pool, const Source& x, RandomPlace place_along, Ra
   launch(device, QuantizeBothWays{x, tiling, job_along, job_across}, tiles_of(tiling, x.rows));
 }
 
-void hadamard(Pool& pool, const Source& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y) {
+void hadamard(Pool& pool, const OperandElements& x, const HadamardSpec& h, RandomPlace signs, bool inverse, float* y) {
   Joint<Measure> one;
   Buffer<HadamardSignMask> room;
   const Measure rotation = rotation_of(x, h, signs_of(pool, h, signs, room), inverse, y);

@@ -10,7 +10,7 @@ namespace fp4::gpu {
 // Maxima of the finite elements, one word per group; `groups` groups walk through the operand together. Measure is the
 // kernel.
 struct TensorMaximum {
-  Source x;
+  OperandElements x;
   int64_t groups = 1;
   uint32_t* partial = nullptr;  // [groups]
 
@@ -58,7 +58,7 @@ struct OuterFactors {
   static constexpr int shared_words = 1;
   static constexpr int groups_at_once = 1;
   Quantizer quantizer;
-  Source x;
+  OperandElements x;
   TensorFactor* factors = nullptr;  // [rows, ceil(cols/128)]
 
   FP4_HD int64_t per_row() const { return outer_scale_cols(x.cols); }
@@ -82,7 +82,7 @@ struct OuterFactors {
 struct BlockScales {
   static constexpr int shared_words = group_threads + Measured::words;
   static constexpr int groups_at_once = 2;
-  Source x;  // fp32
+  OperandElements x;  // fp32
   QuantizeJob job;
   uint32_t* scale_codes = nullptr;
   const uint32_t* partial = nullptr;  // maxima whose join is the block's, for a block that is the tensor; else nullptr

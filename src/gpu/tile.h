@@ -52,8 +52,8 @@ struct TileView {
 };
 
 // Threads follow the contiguous direction of the source, so that neighbours read neighbouring words.
-FP4_HD inline void load_tile(Group group, const Source& x, TileShape shape, int64_t first_row, int64_t first_col,
-                             float* tile) {
+FP4_HD inline void load_tile(Group group, const OperandElements& x, TileShape shape, int64_t first_row,
+                             int64_t first_col, float* tile) {
   const int pitch = shape.pitch();
   const bool whole = first_row + shape.rows() <= x.rows && first_col + shape.cols() <= x.cols;
   const bool aligned = x.col_stride == 1 && x.row_stride % 4 == 0 && first_col % 4 == 0 && x.data.is_aligned();

@@ -65,9 +65,9 @@ std::string experts_note(const std::string& scheme, const std::string& model_typ
   return fmt::format("experts{}: {}", model_type.empty() ? "" : " of " + model_type, known);
 }
 
-void check_factors(const ModelJob& job, const std::vector<std::string>& files, const std::vector<Plan>& plans,
+void check_factors(const ModelJob& job, const std::vector<std::string>& files, const std::vector<TensorPlan>& plans,
                    std::vector<std::string>& notes) {
-  const auto first = std::find_if(plans.begin(), plans.end(), [](const Plan& p) { return p.has_factor; });
+  const auto first = std::find_if(plans.begin(), plans.end(), [](const TensorPlan& p) { return p.has_factor; });
   if (first == plans.end()) return;
   constexpr size_t type_and_length = 12;  // in front of a text
   std::string name;

@@ -134,7 +134,7 @@ void carry_exactly(ModelPlan& model) {
   std::size_t exact = 0;
   for (const auto& [i, counts] : own) {
     ModelTensor& t = model.tensors[i];
-    Plan& plan = model.plans[i];
+    TensorPlan& plan = model.plans[i];
     const int power = !plan.has_factor ? 0 : (plan.group < 0 ? counts : shared[plan.group]).power();
     const std::uint64_t rounded_blocks = counts.out_of_range(power);
     if (rounded_blocks > 0 && !plan.has_factor) continue;

@@ -21,10 +21,10 @@ constexpr const char* marks_key = "_quantization_metadata";
 constexpr const char* format_metadata[] = {marks_key, "quantization_config", "quantization"};
 
 // The marks of layers whose weights stay in their FP4 or FP8 form; "" without any.
-std::string marks_of_kept(const std::string& text, const std::string& file, const std::vector<Plan>& plans) {
+std::string marks_of_kept(const std::string& text, const std::string& file, const std::vector<TensorPlan>& plans) {
   ordered_json marks = parse_json<ordered_json>(text, file + ": " + marks_key);
   ordered_json layers = ordered_json::object();
-  for (const Plan& plan : plans) {
+  for (const TensorPlan& plan : plans) {
     std::string layer = plan.tensor->stem;
     if (layer.ends_with('.')) layer.pop_back();
     if (plan.way == Way::copy && plan.tensor->is_quantised() && marks["layers"].contains(layer))
@@ -39,7 +39,7 @@ ConfigJob config_job(const ModelPlan& model) {
   ConfigJob out = {.scheme = model.job.scheme, .activations = model.job.activations, .cache = model.facts.cache};
   out.has_towers = model.facts.source.has_towers();
   bool has_head = false;
-  for (const Plan& plan : model.plans) {
+  for (const TensorPlan& plan : model.plans) {
     const ModelTensor& t = *plan.tensor;
     const std::string& name = t.whole;
     has_head = has_head || name.ends_with("lm_head.weight");
@@ -60,7 +60,7 @@ std::string text_of(const ordered_json& document) { return document.dump(2) + "\
 
 }  // namespace
 
-std::map<std::string, std::string> shard_metadata(const std::string& file, const std::vector<Plan>& plans) {
+std::map<std::string, std::string> shard_metadata(const std::string& file, const std::vector<TensorPlan>& plans) {
   std::map<std::string, std::string> metadata;
   if (file.ends_with(".safetensors")) metadata = parse_safetensors(open_file(file)).metadata;
   const std::string marks = metadata[marks_key];
@@ -90,7 +90,7 @@ void plan_folder(ModelPlan& model) {
   } else if (has_config) {
     std::vector<std::string> decoded;
     bool remains = false;
-    for (const Plan& plan : model.plans) {
+    for (const TensorPlan& plan : model.plans) {
       if (plan.way == Way::decode) decoded.push_back(module_of(plan.tensor->whole));
       remains = remains || (plan.way == Way::copy && plan.tensor->is_quantised());
     }

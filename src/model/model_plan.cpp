@@ -126,7 +126,7 @@ std::vector<ModelTensor> opened(const ModelJob& job, const std::vector<std::stri
 }
 
 // Plans of all tensors. A weight whose parts do not fit may be one whose file was damaged.
-std::vector<Plan> planned(const ModelPlan& model) {
+std::vector<TensorPlan> planned(const ModelPlan& model) {
   try {
     return plans_of(model.job, model.spec, model.facts, model.tensors);
   } catch (const Error&) {
@@ -161,7 +161,7 @@ void check_facts(const ModelJob& job, const PlanFacts& facts) {
 // What happened to weights and caches that a person should hear.
 void note_facts(ModelPlan& model) {
   size_t folded = 0, scales = 0, dropped = 0, experts = 0;
-  for (const Plan& plan : model.plans) {
+  for (const TensorPlan& plan : model.plans) {
     folded += plan.tensor->columns && plan.way != Way::copy ? 1 : 0;
     dropped += plan.way == Way::drop ? 1 : 0;
     experts += plan.is_fp4() && is_expert(plan.tensor->whole) ? 1 : 0;
@@ -194,7 +194,7 @@ void plan_shards(ModelPlan& model, const std::vector<std::string>& files) {
   }
   nlohmann::json weight_map = nlohmann::json::object();
   std::uint64_t bytes = 0, tensors = 0;
-  for (const Plan& plan : model.plans) {
+  for (const TensorPlan& plan : model.plans) {
     PlannedShard& shard = model.shards[number.at(plan.tensor->file())];
     shard.tensors.push_back(&plan);
     bytes += plan.bytes();
@@ -234,8 +234,8 @@ ModelPlan plan_model(const ModelJob& job) {
   check_facts(job, model.facts);
   set_orientations(job, model.tensors);
   model.plans = planned(model);
-  if (job.scheme == nullptr &&
-      std::none_of(model.plans.begin(), model.plans.end(), [](const Plan& p) { return p.outcome == Outcome::decoded; }))
+  if (job.scheme == nullptr && std::none_of(model.plans.begin(), model.plans.end(),
+                                            [](const TensorPlan& p) { return p.outcome == Fate::decoded; }))
     throw Error(fmt::format("{} {}: no FP4 or FP8 weight in {} tensors: there is nothing to decode", job.command(),
                             job.in, model.tensors.size()));
   if (job.writes_gguf()) check_factors(job, files, model.plans, model.notes);

@@ -13,7 +13,7 @@ namespace fp4 {
 
 struct PlannedShard {
   std::string source, name;                          // the file that is read; what it is called in the output
-  std::vector<const Plan*> tensors = {};             // in the order of the file
+  std::vector<const TensorPlan*> tensors = {};       // in the order of the file
   std::map<std::string, std::string> metadata = {};  // of a .safetensors
   std::optional<GgufMetadata> gguf = {};             // of a .gguf
 };
@@ -23,7 +23,7 @@ struct ModelPlan {
   QuantSpec spec = {};
   PlanFacts facts = {};
   std::vector<ModelTensor> tensors = {};
-  std::vector<Plan> plans = {};  // of them, in their order
+  std::vector<TensorPlan> plans = {};  // of them, in their order
   std::vector<PlannedShard> shards = {};
   std::map<std::string, std::string> documents = {};  // index, config.json and its like: name and text
   std::vector<std::string> side_files = {};           // copied as they are
@@ -59,14 +59,14 @@ void plan_folder(ModelPlan& model);
 
 // __metadata__ of a shard that is written: the source's without what describes its old format, but for the marks of
 // layers that stay as they are (_quantization_metadata); "format" is "pt" where the source does not say.
-std::map<std::string, std::string> shard_metadata(const std::string& file, const std::vector<Plan>& plans);
+std::map<std::string, std::string> shard_metadata(const std::string& file, const std::vector<TensorPlan>& plans);
 
 // What each engine does with routed experts of a scheme, and says at most in a warning (engine_limits.cpp).
 std::string experts_note(const std::string& scheme, const std::string& model_type);
 
 // Error where weights get a factor, STEM.scale, in a model that llama.cpp computes without; a note for an architecture
 // of which that is not known.
-void check_factors(const ModelJob& job, const std::vector<std::string>& files, const std::vector<Plan>& plans,
+void check_factors(const ModelJob& job, const std::vector<std::string>& files, const std::vector<TensorPlan>& plans,
                    std::vector<std::string>& notes);
 
 }  // namespace fp4

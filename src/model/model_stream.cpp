@@ -21,7 +21,7 @@ constexpr int64_t band_bytes = int64_t{1} << 20;  // of float32
 // Codes band by band, then scales and factors, in the layouts and with the factor of the scheme.
 class SchemeWriter {
  public:
-  SchemeWriter(const ModelJob& job, const Plan& plan, ShardWriter& out) : job_(job), plan_(plan), out_(out) {}
+  SchemeWriter(const ModelJob& job, const TensorPlan& plan, ShardWriter& out) : job_(job), plan_(plan), out_(out) {}
 
   void take(const Quantized& q) {
     if (job_.writes_gguf()) {
@@ -64,14 +64,14 @@ class SchemeWriter {
 
  private:
   const ModelJob& job_;
-  const Plan& plan_;
+  const TensorPlan& plan_;
   ShardWriter& out_;
   std::vector<uint8_t> scales_ = {}, swapped_ = {};
   std::vector<float> real_scales_ = {};
 };
 
 // A factor as the scheme says it; Error where it cannot.
-float factor_for(const ModelJob& job, const Plan& plan, Factor meaning, float factor, float top) {
+float factor_for(const ModelJob& job, const TensorPlan& plan, Factor meaning, float factor, float top) {
   const float said = factor_in(job.scheme->meaning, meaning, factor, top);
   if (std::isfinite(said) && said > 0) return said;
   throw Error(fmt::format("{}: {}: {} cannot say the factor {} of this tensor (it would be {})", plan.tensor->file(),
@@ -83,14 +83,14 @@ float factor_for(const ModelJob& job, const Plan& plan, Factor meaning, float fa
 ShardWriter::ShardWriter(const std::string& path, const PlannedShard& shard) : path_(path) {
   if (shard.gguf) {
     std::vector<GgufTensor> tensors;
-    for (const Plan* plan : shard.tensors)
+    for (const TensorPlan* plan : shard.tensors)
       for (size_t i = 0; i < plan->infos.size(); ++i)
         tensors.push_back({plan->infos[i].name, plan->types[i], plan->infos[i].shape, 0, 0});
     gguf_.emplace(path, *shard.gguf, std::move(tensors));
     return;
   }
   std::vector<TensorInfo> infos;
-  for (const Plan* plan : shard.tensors) infos.insert(infos.end(), plan->infos.begin(), plan->infos.end());
+  for (const TensorPlan* plan : shard.tensors) infos.insert(infos.end(), plan->infos.begin(), plan->infos.end());
   safetensors_.emplace(path, infos, shard.metadata);
   const std::string header = safetensors_header(infos, shard.metadata);
   hash_.update(header.data(), header.size());
@@ -113,7 +113,7 @@ ModelStream::ModelStream(const ModelPlan& model)
                 std::accumulate(model.tensors.begin(), model.tensors.end(), uint64_t{0},
                                 [](uint64_t sum, const ModelTensor& t) { return sum + t.bytes(); })) {}
 
-Streamed ModelStream::write(const Plan& plan, ShardWriter& out) {
+Streamed ModelStream::write(const TensorPlan& plan, ShardWriter& out) {
   Streamed done;
   if (plan.is_fp4()) done.rows = rows_to_read_back(plan);
   switch (plan.way) {
@@ -126,7 +126,7 @@ Streamed ModelStream::write(const Plan& plan, ShardWriter& out) {
   return done;
 }
 
-void ModelStream::copy(const Plan& plan, ShardWriter& out) {
+void ModelStream::copy(const TensorPlan& plan, ShardWriter& out) {
   std::vector<unsigned char> buffer;
   std::vector<TensorPlace> parts = plan.tensor->parts;
   parts.insert(parts.end(), plan.tensor->companions.begin(), plan.tensor->companions.end());
@@ -144,7 +144,7 @@ void ModelStream::copy(const Plan& plan, ShardWriter& out) {
   }
 }
 
-int64_t ModelStream::decode(const Plan& plan, ShardWriter& out) {
+int64_t ModelStream::decode(const TensorPlan& plan, ShardWriter& out) {
   const WeightReader reader(*plan.tensor);
   const int64_t rows = reader.rows(), cols = reader.cols();
   const int64_t band = std::max<int64_t>(1, band_bytes / (4 * std::max<int64_t>(cols, 1)));
@@ -184,7 +184,7 @@ int64_t ModelStream::decode(const Plan& plan, ShardWriter& out) {
   return nonfinite;
 }
 
-QuantizeReport ModelStream::quantise(const Plan& plan, ShardWriter& out, Reported& reported) {
+QuantizeReport ModelStream::quantise(const TensorPlan& plan, ShardWriter& out, Reported& reported) {
   const ModelJob& job = model_.job;
   const QuantSpec& spec = model_.spec;
   WeightReader reader(*plan.tensor);
@@ -215,7 +215,7 @@ QuantizeReport ModelStream::quantise(const Plan& plan, ShardWriter& out, Reporte
   return report;
 }
 
-int64_t ModelStream::carry(const Plan& plan, ShardWriter& out) {
+int64_t ModelStream::carry(const TensorPlan& plan, ShardWriter& out) {
   const ModelJob& job = model_.job;
   WeightReader reader(*plan.tensor);
   SchemeWriter writer(job, plan, out);

@@ -17,13 +17,13 @@ namespace fp4 {
 // What was written is read before it is kept: rows of every weight, from the bytes of its shard, by the scheme's
 // reader. What is known of these rows: their loss as it was reported.
 struct Reported {
-  const Plan* plan;
+  const TensorPlan* plan;
   int64_t first = 0, count = 0;
   std::vector<RowStatistics> rows = {};  // of quantised ones
 };
 
 // The rows in the middle of a tensor, about 64 K elements: an offset that drifts shows there.
-Reported rows_to_read_back(const Plan& plan);
+Reported rows_to_read_back(const TensorPlan& plan);
 
 // Compares what rows of every weight of the shard at `path` lost with what the quantiser reported of the same rows, and
 // codes and scales that were carried with the source's. Error (exit code 1) where that differs: the file does not say
@@ -55,7 +55,7 @@ class SharedAmax {
   explicit SharedAmax(const ModelPlan& model);
   // The largest finite magnitude among the members of the plan's group, which are all read when the first of them
   // asks; NaN where one has a NaN and the spec poisons the factor. Nothing without a group.
-  std::optional<float> of(const Plan& plan);
+  std::optional<float> of(const TensorPlan& plan);
 
  private:
   const ModelPlan& model_;
@@ -74,13 +74,13 @@ class ModelStream {
   // `model` must outlive it.
   explicit ModelStream(const ModelPlan& model);
   // Writes the tensors of a plan, in their order.
-  Streamed write(const Plan& plan, ShardWriter& out);
+  Streamed write(const TensorPlan& plan, ShardWriter& out);
 
  private:
-  void copy(const Plan& plan, ShardWriter& out);
-  int64_t decode(const Plan& plan, ShardWriter& out);
-  QuantizeReport quantise(const Plan& plan, ShardWriter& out, Reported& reported);
-  int64_t carry(const Plan& plan, ShardWriter& out);
+  void copy(const TensorPlan& plan, ShardWriter& out);
+  int64_t decode(const TensorPlan& plan, ShardWriter& out);
+  QuantizeReport quantise(const TensorPlan& plan, ShardWriter& out, Reported& reported);
+  int64_t carry(const TensorPlan& plan, ShardWriter& out);
 
   const ModelPlan& model_;
   SharedAmax shared_;

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 // What a tensor becomes, and behind it what stands beside it in the source and becomes something else.
-void add_lines(const ModelPlan& model, const Plan& plan, QuantizeReport report, std::vector<ModelLine>& lines) {
+void add_lines(const ModelPlan& model, const TensorPlan& plan, QuantizeReport report, std::vector<ModelLine>& lines) {
   const ModelTensor& t = *plan.tensor;
   const std::string became = plan.is_fp4()             ? model.job.scheme->name
                              : plan.way == Way::decode ? info(plan.infos[0].dtype).name
@@ -37,7 +37,7 @@ void add_lines(const ModelPlan& model, const Plan& plan, QuantizeReport report, 
   for (const TensorPlace& beside : t.companions) {
     const bool is_said = plan.inputs && beside.info.name.ends_with(t.scheme->engine.inputs);
     const bool is_folded = t.columns && beside.info.name == t.columns->info.name;
-    const Outcome outcome = is_said ? Outcome::carried : is_folded ? Outcome::folded : Outcome::dropped;
+    const Fate outcome = is_said ? Fate::carried : is_folded ? Fate::folded : Fate::dropped;
     lines.push_back({beside.info.name,
                      is_said ? model.job.scheme->name : row_of(outcome_table, outcome).name,
                      outcome,
@@ -81,7 +81,7 @@ ModelResult write_model(const ModelPlan& model) {
     const auto out = std::make_shared<ShardWriter>(path, shard);
     std::vector<Reported> rows;
     try {
-      for (const Plan* plan : shard.tensors) {
+      for (const TensorPlan* plan : shard.tensors) {
         Streamed done = stream.write(*plan, *out);
         add_lines(model, *plan, std::move(done.report), result.lines);
         if (done.rows) rows.push_back(std::move(*done.rows));
@@ -127,7 +127,7 @@ ModelResult convert_model(const ModelJob& job) {
   if (!job.is_dry) return write_model(model);
   ModelResult result;
   result.notes = model.notes;
-  for (const Plan& plan : model.plans) add_lines(model, plan, {}, result.lines);
+  for (const TensorPlan& plan : model.plans) add_lines(model, plan, {}, result.lines);
   return result;
 }
 

@@ -14,7 +14,7 @@ namespace fp4 {
 struct ModelLine {
   std::string tensor;  // as the input calls it
   std::string became;  // the scheme's name, f32, bf16, or "kept"
-  Outcome outcome;
+  Fate outcome;
   std::string rule;     // why it is kept, or what is not understood
   std::string read_as;  // orders of codes and scales that are not the usual ones: "nibbles high_first, scales 128x4"
   Shape shape;
@@ -22,7 +22,7 @@ struct ModelLine {
   QuantizeReport report;  // of quantised ones, measured on what the file says; of decoded ones `nonfinite` alone
   int group = -1;         // weights of one number share their tensor scale
   bool is_converted() const {
-    return outcome == Outcome::quantised || outcome == Outcome::carried || outcome == Outcome::decoded;
+    return outcome == Fate::quantised || outcome == Fate::carried || outcome == Fate::decoded;
   }
 };
 

@@ -63,7 +63,7 @@ std::vector<TensorInfo> scheme_infos(const ModelTensor& t, const ModelJob& job, 
 }
 
 // The types of a plan's tensors in GGUF: those of the source for what is kept. Error past ggml's limits.
-std::vector<const GgufType*> gguf_types_of(const ModelJob& job, const Plan& plan) {
+std::vector<const GgufType*> gguf_types_of(const ModelJob& job, const TensorPlan& plan) {
   std::vector<const GgufType*> types;
   for (size_t i = 0; i < plan.infos.size(); ++i) {
     const std::string place = plan.tensor->file() + ": " + plan.infos[i].name;
@@ -101,7 +101,7 @@ float input_factor(const ModelJob& job, const ModelTensor& t) {
 
 }  // namespace
 
-std::uint64_t Plan::bytes() const {
+std::uint64_t TensorPlan::bytes() const {
   std::uint64_t bytes = 0;
   for (size_t i = 0; i < infos.size(); ++i)
     bytes += types.empty() ? byte_count(infos[i].name, infos[i].dtype, infos[i].shape)
@@ -109,19 +109,19 @@ std::uint64_t Plan::bytes() const {
   return bytes;
 }
 
-void set_parts(const ModelJob& job, const QuantSpec& spec, Plan& plan) {
+void set_parts(const ModelJob& job, const QuantSpec& spec, TensorPlan& plan) {
   const ModelTensor& t = *plan.tensor;
   if (plan.way == Way::quantise) {
-    plan.outcome = Outcome::quantised;
+    plan.outcome = Fate::quantised;
     plan.has_factor = spec.has_tensor_scale();
     plan.infos = scheme_infos(t, job, plan.has_factor, 1);
   } else if (plan.way == Way::carry) {
-    plan.outcome = Outcome::carried;
+    plan.outcome = Fate::carried;
     const bool lacks = job.writes_gguf() && t.parts.size() < 2;
     plan.has_factor = job.scheme->meaning != Factor::one && !lacks;
     plan.infos = scheme_infos(t, job, plan.has_factor, std::max<size_t>(1, t.factor_rows.size()));
   } else if (plan.way == Way::decode) {
-    plan.outcome = Outcome::decoded;
+    plan.outcome = Fate::decoded;
     plan.infos = {{t.whole, job.scheme == nullptr ? job.real : Dtype::f32, t.shape}};
   } else if (plan.way == Way::copy) {
     for (const TensorPlace& part : t.parts) plan.infos.push_back(part.info);

@@ -10,7 +10,7 @@
 
 namespace fp4 {
 
-Reported rows_to_read_back(const Plan& plan) {
+Reported rows_to_read_back(const TensorPlan& plan) {
   constexpr int64_t elements = int64_t{1} << 16;
   const auto rows = static_cast<int64_t>(matrix_rows(plan.tensor->shape));
   const auto cols = static_cast<int64_t>(matrix_cols(plan.tensor->shape));

@@ -13,13 +13,13 @@ namespace {
 
 // The plans of one way, and the group of each.
 struct Grouped {
-  std::vector<Plan*> plans = {};
+  std::vector<TensorPlan*> plans = {};
   std::vector<int> groups = {};
 };
 Grouped grouped(ModelPlan& model, Way way, const FuseRules& rules) {
   Grouped out;
   std::vector<std::string> modules;
-  for (Plan& plan : model.plans) {
+  for (TensorPlan& plan : model.plans) {
     if (plan.way != way || !plan.has_factor) continue;
     out.plans.push_back(&plan);
     modules.push_back(module_of(plan.tensor->whole));
@@ -37,12 +37,12 @@ void set_groups(ModelPlan& model) {
     for (size_t i = 0; i < anew.plans.size(); ++i) anew.plans[i]->group = anew.groups[i];
   }
   const Grouped carried = grouped(model, Way::carry, {});
-  std::map<int, std::pair<const Plan*, std::vector<float>>> first;  // of each group
+  std::map<int, std::pair<const TensorPlan*, std::vector<float>>> first;  // of each group
   std::set<int> told;
   for (size_t i = 0; i < carried.plans.size(); ++i) {
     const int group = carried.groups[i];
     if (group < 0 || told.contains(group)) continue;
-    const Plan* plan = carried.plans[i];
+    const TensorPlan* plan = carried.plans[i];
     std::vector<float> factors = WeightReader(*plan->tensor).factors();
     const auto [at, is_new] = first.try_emplace(group, plan, factors);
     if (is_new || at->second.second == factors) continue;
@@ -55,11 +55,11 @@ void set_groups(ModelPlan& model) {
 }
 
 SharedAmax::SharedAmax(const ModelPlan& model) : model_(model) {
-  for (const Plan& plan : model.plans)
+  for (const TensorPlan& plan : model.plans)
     if (plan.group >= 0) members_[plan.group].push_back(plan.tensor);
 }
 
-std::optional<float> SharedAmax::of(const Plan& plan) {
+std::optional<float> SharedAmax::of(const TensorPlan& plan) {
   if (plan.group < 0) return std::nullopt;
   const auto [known, is_new] = amax_.try_emplace(plan.group, 0.0f);
   if (!is_new) return known->second;

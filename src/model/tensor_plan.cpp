@@ -89,12 +89,12 @@ bool can_carry(const ModelJob& job, const ModelTensor& t) {
 }
 
 // What is not understood, all of it in one message.
-void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
+void refuse_left(const std::string& command, const std::vector<TensorPlan>& plans) {
   constexpr size_t most = 20;
   std::string list;
   size_t count = 0;
-  for (const Plan& p : plans) {
-    if (p.outcome != Outcome::left) continue;
+  for (const TensorPlan& p : plans) {
+    if (p.outcome != Fate::left) continue;
     if (count++ < most)
       list += fmt::format("\n  {}: {} {}: {}", p.tensor->name, p.tensor->type(), shape_text(p.tensor->shape), p.rule);
   }
@@ -107,11 +107,11 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
 }
 
 // Error for tensors that the scheme cannot hold: all of them, as words of --keep that leave everything else as it was.
-[[noreturn]] void refuse(const ModelJob& job, const std::vector<Plan>& plans,
+[[noreturn]] void refuse(const ModelJob& job, const std::vector<TensorPlan>& plans,
                          const std::vector<const ModelTensor*>& refused) {
   std::vector<std::string> wanted, others;
   for (const ModelTensor* t : refused) wanted.push_back(t->name);
-  for (const Plan& plan : plans)
+  for (const TensorPlan& plan : plans)
     if (plan.is_fp4() && std::find(refused.begin(), refused.end(), plan.tensor) == refused.end())
       others.push_back(plan.tensor->name);
   std::string words;
@@ -125,9 +125,9 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
 }
 
 // Error for a model of which nothing is quantised, with the reasons and how many tensors each keeps.
-[[noreturn]] void refuse_nothing(const ModelJob& job, const std::vector<Plan>& plans) {
+[[noreturn]] void refuse_nothing(const ModelJob& job, const std::vector<TensorPlan>& plans) {
   std::map<std::string, size_t> reasons;
-  for (const Plan& plan : plans) ++reasons[plan.rule.empty() ? "no matrix of numbers" : plan.rule];
+  for (const TensorPlan& plan : plans) ++reasons[plan.rule.empty() ? "no matrix of numbers" : plan.rule];
   std::string words;
   for (const auto& [reason, count] : reasons) add_word(words, fmt::format("{} {}", count, reason));
   throw Error(fmt::format("{}: nothing becomes {}: {}; --tensors NAME quantises a weight that a rule keeps", job.in,
@@ -135,38 +135,38 @@ void refuse_left(const std::string& command, const std::vector<Plan>& plans) {
 }
 
 // A scale of the KV cache, whose format the source's configuration says: it goes where the one that is written does.
-Plan cache_plan(const ModelJob& job, const PlanFacts& facts, const ModelTensor& t) {
-  Plan plan = {&t, Way::copy};
+TensorPlan cache_plan(const ModelJob& job, const PlanFacts& facts, const ModelTensor& t) {
+  TensorPlan plan = {&t, Way::copy};
   plan.name = cache_name_in(job, facts.cache, t.name);
   if (job.scheme == nullptr && job.tensors.empty()) {
     plan.way = Way::drop;
-    plan.outcome = Outcome::dropped;
+    plan.outcome = Fate::dropped;
     plan.rule = "scale of the KV cache, which config.json no longer says is quantised";
   } else if (plan.name.empty() || !facts.cache.refusal.empty()) {
     plan.name.clear();
-    plan.outcome = Outcome::left;
+    plan.outcome = Fate::left;
     plan.rule = fmt::format("scales the KV cache, and engines of {} know no such scale", job.scheme->name);
   }
   return plan;
 }
 
 // Whether the tensor is quantised, carried, decoded or copied, and why it stays.
-Plan way_of(const ModelJob& job, const PlanFacts& facts, const ModelTensor& t) {
+TensorPlan way_of(const ModelJob& job, const PlanFacts& facts, const ModelTensor& t) {
   if (!t.is_quantised() && has_values(t) && cache_row_of(t.name) != nullptr && !facts.source.cache().is_null())
     return cache_plan(job, facts, t);
-  Plan plan = {&t, Way::copy};
+  TensorPlan plan = {&t, Way::copy};
   const bool is_broken = !t.fault.empty() || !t.unknown.empty();
   const bool can_be = is_broken || (has_values(t) && (job.scheme == nullptr || t.shape.size() > 1));
   const Reason reason = can_be ? reason_to_keep(job, facts.source, t) : Reason{};
   if (is_broken && !reason.is_told()) {
     if (!t.fault.empty() && !job.allow_left)
       throw Error(fmt::format("{}: {}: {}; --keep '{}' leaves the layer as it is", t.file(), t.name, t.fault, t.name));
-    plan.outcome = Outcome::left;
+    plan.outcome = Fate::left;
     plan.rule = t.fault.empty() ? t.unknown : t.fault;
     return plan;
   }
   if (reason.by != KeptBy::nobody) {
-    plan.outcome = Outcome::kept;
+    plan.outcome = Fate::kept;
     plan.kept_by = reason.by;
     plan.rule = reason.words;
   } else if (job.scheme != nullptr && can_be) {
@@ -180,7 +180,7 @@ Plan way_of(const ModelJob& job, const PlanFacts& facts, const ModelTensor& t) {
   if (plan.way == Way::copy && !is_broken && !job.writes_gguf() && (is_block_type(t) || is_other))
     plan.way = Way::decode;
   if (plan.way == Way::copy && t.columns && job.scheme != nullptr) {
-    plan.outcome = Outcome::left;
+    plan.outcome = Fate::left;
     plan.rule =
         fmt::format("stays with {}, which the configuration that is written does not say", t.columns->info.name);
   }
@@ -202,27 +202,27 @@ void set_orientations(const ModelJob& job, std::vector<ModelTensor>& tensors) {
   }
 }
 
-std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const PlanFacts& facts,
-                           const std::vector<ModelTensor>& tensors) {
+std::vector<TensorPlan> plans_of(const ModelJob& job, const QuantSpec& spec, const PlanFacts& facts,
+                                 const std::vector<ModelTensor>& tensors) {
   const bool keeps_nothing = job.keep_only == std::vector<std::string>{"none"};
   check_patterns("--tensors", job.tensors, tensors);
   check_patterns("--keep", job.keep, tensors);
   if (!keeps_nothing) check_patterns("--keep-only", job.keep_only, tensors);
-  std::vector<Plan> plans;
+  std::vector<TensorPlan> plans;
   std::vector<const ModelTensor*> refused;
   for (const ModelTensor& t : tensors) {
     plans.push_back(way_of(job, facts, t));
-    const Plan& plan = plans.back();
-    const bool is_left_out = job.scheme != nullptr && !plan.is_fp4() && plan.outcome == Outcome::copied;
+    const TensorPlan& plan = plans.back();
+    const bool is_left_out = job.scheme != nullptr && !plan.is_fp4() && plan.outcome == Fate::copied;
     if ((is_left_out && is_named_fully(job, t.name)) || (plan.is_fp4() && !refusal(*job.scheme, t).empty()))
       refused.push_back(&t);
   }
   if (!job.allow_left) refuse_left(fmt::format("{} {}", job.command(), job.in), plans);
   if (!refused.empty()) refuse(job, plans, refused);
-  if (job.scheme != nullptr && std::none_of(plans.begin(), plans.end(), [](const Plan& p) { return p.is_fp4(); }))
+  if (job.scheme != nullptr && std::none_of(plans.begin(), plans.end(), [](const TensorPlan& p) { return p.is_fp4(); }))
     refuse_nothing(job, plans);
   uint32_t number = 0;
-  for (Plan& plan : plans) {
+  for (TensorPlan& plan : plans) {
     set_parts(job, spec, plan);
     if (plan.way == Way::quantise) plan.number = number++;
   }

@@ -12,16 +12,16 @@
 namespace fp4 {
 
 // What became of a tensor of a model. Every command over models says one of these for each tensor.
-enum class Outcome : std::uint8_t { quantised, carried, decoded, kept, copied, folded, dropped, left };
-inline constexpr AxisWord<Outcome> outcome_table[] = {
-    {Outcome::quantised, "quantised", "its values in the scheme that is written"},
-    {Outcome::carried, "carried", "codes and scales of another scheme, bit for bit, under new names"},
-    {Outcome::decoded, "decoded", "FP4 or FP8 weights as real numbers"},
-    {Outcome::kept, "kept", "could be converted and stays by a rule, which is named"},
-    {Outcome::copied, "copied", "cannot be converted: vectors, integers, types without values here"},
-    {Outcome::folded, "folded in", "multiplied a weight, whose values have it in them now"},
-    {Outcome::dropped, "dropped", "described the old format and has no place in the new one"},
-    {Outcome::left, "not understood", "looks like codes, scales or factors, and no scheme reads it"},
+enum class Fate : std::uint8_t { quantised, carried, decoded, kept, copied, folded, dropped, left };
+inline constexpr AxisWord<Fate> outcome_table[] = {
+    {Fate::quantised, "quantised", "its values in the scheme that is written"},
+    {Fate::carried, "carried", "codes and scales of another scheme, bit for bit, under new names"},
+    {Fate::decoded, "decoded", "FP4 or FP8 weights as real numbers"},
+    {Fate::kept, "kept", "could be converted and stays by a rule, which is named"},
+    {Fate::copied, "copied", "cannot be converted: vectors, integers, types without values here"},
+    {Fate::folded, "folded in", "multiplied a weight, whose values have it in them now"},
+    {Fate::dropped, "dropped", "described the old format and has no place in the new one"},
+    {Fate::left, "not understood", "looks like codes, scales or factors, and no scheme reads it"},
 };
 static_assert(ids_are_indices(outcome_table));
 
@@ -30,10 +30,10 @@ enum class Way : std::uint8_t { quantise, carry, decode, copy, drop };
 // Who says that a tensor which could be converted stays as it is.
 enum class KeptBy : std::uint8_t { nobody, tensors, keep, keep_only, rule, scheme };
 
-struct Plan {
+struct TensorPlan {
   const ModelTensor* tensor;
   Way way;
-  Outcome outcome = Outcome::copied;
+  Fate outcome = Fate::copied;
   KeptBy kept_by = KeptBy::nobody;
   std::string name = {};                    // copied under this name; "": its own
   std::string rule = {};                    // why it is kept, or what is not understood, in words
@@ -61,8 +61,8 @@ struct PlanFacts {
 // In the order of the tensors. Error for patterns that no tensor has, for tensors that cannot become what is asked, for
 // weights whose parts are incomplete; with exit code 1 for tensors that look quantised and are not understood, unless
 // job.allow_left.
-std::vector<Plan> plans_of(const ModelJob& job, const QuantSpec& spec, const PlanFacts& facts,
-                           const std::vector<ModelTensor>& tensors);
+std::vector<TensorPlan> plans_of(const ModelJob& job, const QuantSpec& spec, const PlanFacts& facts,
+                                 const std::vector<ModelTensor>& tensors);
 
 // The tensors that a planned weight is in the output: their names, types and shapes by the scheme (plan_parts.cpp).
 
@@ -73,6 +73,6 @@ inline bool is_block_type(const ModelTensor& t) {
 
 // Sets the outcome and what is written of a tensor whose way is known. Error for a layer without the stored factor of
 // its inputs that job.activations needs, and past the limits of ggml.
-void set_parts(const ModelJob& job, const QuantSpec& spec, Plan& plan);
+void set_parts(const ModelJob& job, const QuantSpec& spec, TensorPlan& plan);
 
 }  // namespace fp4

@@ -68,11 +68,11 @@ GemmFacts gemm_facts(const GemmSpec& gemm, bool quantise) {
   return facts;
 }
 
-LayerPolicy policy_facts(const fp4::LayerPolicy& policy) {
-  return {static_cast<LayerPolicy::Kind>(policy.kind), policy.amount, policy.names};
+QuantisedLayers policy_facts(const fp4::LayerPolicy& policy) {
+  return {static_cast<QuantisedLayers::Kind>(policy.kind), policy.amount, policy.names};
 }
 
-static_assert(static_cast<int>(LayerPolicy::Kind::names) == static_cast<int>(fp4::LayerPolicy::Kind::names));
+static_assert(static_cast<int>(QuantisedLayers::Kind::names) == static_cast<int>(fp4::LayerPolicy::Kind::names));
 
 // A mask on fprop's b, and its zeros in the copy that dgrad reads.
 void add_mask(Sparsity sparsity, RecipeFacts& facts) {
@@ -88,7 +88,7 @@ void add_mask(Sparsity sparsity, RecipeFacts& facts) {
 // One object for all layers that the same rules select.
 class FactsByLayer {
  public:
-  FactsByLayer(const sim::Recipe& recipe, int phase) : recipe_(recipe), phase_(phase) {}
+  FactsByLayer(const sim::TrainingRecipe& recipe, int phase) : recipe_(recipe), phase_(phase) {}
   RecipeFacts::LayerFacts operator()(const std::string& name, int position, int count) {
     const sim::LayerPlace place{name, position, count};
     if (position < 0 && !sim::is_ruled(recipe_, place)) return nullptr;
@@ -112,16 +112,16 @@ class FactsByLayer {
     for (OperandSpec* o : {&product.a, &product.b}) o->quant.element = Element::fp32, o->quant.scale = Scale::none;
     return product;
   }
-  sim::Recipe recipe_;
+  sim::TrainingRecipe recipe_;
   int phase_;
   std::map<std::string, RecipeFacts::LayerFacts> known_;
 };
 
-RecipeFacts facts_in(const sim::Recipe& recipe, int phase) {
+RecipeFacts facts_in(const sim::TrainingRecipe& recipe, int phase) {
   RecipeFacts facts = facts_of(sim::products_in(recipe, recipe, phase));
   facts.center_keys = recipe.center_keys;
   if (recipe.quantise) {
-    sim::Recipe of_phases = recipe;
+    sim::TrainingRecipe of_phases = recipe;
     of_phases.rules.clear();
     add_mask(sim::sparsity_at(of_phases, recipe.sparse, {}, phase), facts);
     if (recipe.attention.stores())
@@ -226,7 +226,7 @@ RecipeFacts facts_of(const Recipe& recipe) {
   return facts;
 }
 
-RecipeFacts facts_of(const sim::Recipe& recipe, int steps) {
+RecipeFacts facts_of(const sim::TrainingRecipe& recipe, int steps) {
   RecipeFacts facts = facts_in(recipe, recipe.phases.empty() ? -1 : 0);
   for (const double share : sim::phase_shares(recipe, steps)) {
     facts.phases.push_back(facts_in(recipe, static_cast<int>(facts.phases.size())));

@@ -10,7 +10,7 @@ namespace fp4::cost {
 
 RecipeFacts facts_of(const Recipe& recipe);
 /// With its rules over layers and its phases; `steps` of the training, 0: not known (sim::phase_shares).
-RecipeFacts facts_of(const sim::Recipe& recipe, int steps = 0);
+RecipeFacts facts_of(const sim::TrainingRecipe& recipe, int steps = 0);
 OperandFacts facts_of(const OperandSpec& operand);
 /// Bits of a code in memory; those of micro-exponents are shared out.
 double bits_of(const FloatFormat& element);

@@ -109,7 +109,7 @@ struct CostResult {
   std::vector<Term> terms;
 };
 
-CostResult evaluate(const sim::Recipe& recipe, const Model& model, const Hardware& hardware,
+CostResult evaluate(const sim::TrainingRecipe& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options = {});
 CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options = {});

@@ -243,7 +243,7 @@ CostResult evaluate(const RecipeFacts& recipe, const Model& model, const Hardwar
   return result;
 }
 
-CostResult evaluate(const sim::Recipe& recipe, const Model& model, const Hardware& hardware,
+CostResult evaluate(const sim::TrainingRecipe& recipe, const Model& model, const Hardware& hardware,
                     const CostOptions& options) {
   return evaluate(facts_of(recipe, options.steps), model, hardware, options);
 }

@@ -13,7 +13,7 @@ namespace fp4::cost {
 
 namespace {
 
-int64_t policy_layers(const LayerPolicy& policy, int64_t layers) {
+int64_t policy_layers(const QuantisedLayers& policy, int64_t layers) {
   if (policy.count >= 1) return std::min(layers, static_cast<int64_t>(policy.count));
   return static_cast<int64_t>(std::floor(policy.count * static_cast<double>(layers) + 0.5));
 }
@@ -23,7 +23,7 @@ bool matches(const std::string& word, const std::string& layer, int64_t block) {
   return word == layer || word == fmt::format("block{}.{}", block, layer);
 }
 
-void check_names(const Model& model, const LayerPolicy& policy) {
+void check_names(const Model& model, const QuantisedLayers& policy) {
   std::set<std::string> known;
   std::vector<std::string> accepted;
   for (const Linear& linear : model.linears)
@@ -37,7 +37,7 @@ void check_names(const Model& model, const LayerPolicy& policy) {
     if (!known.contains(name)) throw unknown_word(fmt::format("layers of model {}", model.name), name, accepted);
 }
 
-bool named(const LayerPolicy& policy, const std::string& layer, int64_t block) {
+bool named(const QuantisedLayers& policy, const std::string& layer, int64_t block) {
   const auto match = [&](const std::string& word) { return matches(word, layer, block); };
   return std::any_of(policy.names.begin(), policy.names.end(), match);
 }
@@ -86,8 +86,8 @@ std::vector<PlannedLinear> plan_rules(const Model& model, const RecipeFacts& rec
 }  // namespace
 
 std::vector<PlannedLinear> plan_layers(const Model& model, const RecipeFacts& recipe) {
-  using Kind = LayerPolicy::Kind;
-  const LayerPolicy& policy = recipe.layers;
+  using Kind = QuantisedLayers::Kind;
+  const QuantisedLayers& policy = recipe.layers;
   const bool by_depth = recipe.by_depth || policy.kind == Kind::skip_first || policy.kind == Kind::skip_last;
   if (by_depth && model.blocks == 1 && model.reads_text())
     throw Error(

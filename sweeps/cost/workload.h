@@ -72,7 +72,7 @@ struct GemmFacts {
 };
 
 /// Which linear layers the recipe quantises; the others run in bf16.
-struct LayerPolicy {
+struct QuantisedLayers {
   enum class Kind : uint8_t { all, skip_first, skip_last, names } kind = Kind::all;
   double count = 0;                // layers, or a share of them when below 1
   std::vector<std::string> names;  // layers to quantise ("down", "block3.down")
@@ -82,7 +82,7 @@ struct LayerPolicy {
 struct RecipeFacts {
   std::string name;
   GemmFacts fprop, dgrad, wgrad;
-  LayerPolicy layers;
+  QuantisedLayers layers;
   bool one_weight_quantiser = false;  // fprop's and dgrad's b are one set of codes (equal square blocks, no Hadamard)
   bool free_quantisation = false;     // operands arrive quantised, estimators are free: the reference of an overhead
   bool loss_scaling = false;

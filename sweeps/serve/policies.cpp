@@ -15,11 +15,11 @@ Chooser::Chooser(const PolicyRow& row, const Pool& pool, const std::vector<Targe
   for (const Target& target : targets) {
     std::vector<size_t> fitting = in_time(target);
     switch (row.choice) {
-      case Choice::all: break;
-      case Choice::most_accurate: fitting.resize(1); break;
-      case Choice::smallest_set: fitting = smallest(in_time(*highest), highest->accuracy); break;
-      case Choice::shrinking_set: fitting = smallest(fitting, target.accuracy); break;
-      case Choice::cheapest: {
+      case MemberChoice::all: break;
+      case MemberChoice::most_accurate: fitting.resize(1); break;
+      case MemberChoice::smallest_set: fitting = smallest(in_time(*highest), highest->accuracy); break;
+      case MemberChoice::shrinking_set: fitting = smallest(fitting, target.accuracy); break;
+      case MemberChoice::cheapest: {
         size_t best = fitting.front();  // where no member is accurate enough: the most accurate
         for (const size_t m : fitting)
           if (pool.members[m].accuracy >= target.accuracy && pool.members[m].cost < pool.members[best].cost) best = m;
@@ -71,7 +71,7 @@ void Chooser::heard(size_t target, bool is_right) {
 }
 
 void Chooser::tick() {
-  if (row_.choice != Choice::shrinking_set) return;
+  if (row_.choice != MemberChoice::shrinking_set) return;
   for (size_t t = 0; t < targets_.size(); ++t) {
     std::deque<bool>& last = heard_[t];
     if (last.size() < rules_.window) continue;

@@ -11,14 +11,14 @@
 
 namespace fp4::serve {
 
-enum class Choice : uint8_t { most_accurate, all, smallest_set, cheapest, shrinking_set };
+enum class MemberChoice : uint8_t { most_accurate, all, smallest_set, cheapest, shrinking_set };
 /// measured: by the requests for a member in the last tick; predicted: by a forecast of all requests, times the share
 /// that asks the member (the weight of importance sampling); predicted_whole: by that forecast for each member in use.
 enum class Scaling : uint8_t { measured, predicted, predicted_whole };
 
 struct PolicyRow {
   const char* name;
-  Choice choice;
+  MemberChoice choice;
   bool is_weighted;  // votes count by the voter's weight for the class
   Scaling scaling;
   bool is_transient;  // cheaper instances that can be lost
@@ -27,21 +27,21 @@ struct PolicyRow {
 };
 
 inline constexpr std::array policy_table = {
-    PolicyRow{"single", Choice::most_accurate, false, Scaling::measured, false,
+    PolicyRow{"single", MemberChoice::most_accurate, false, Scaling::measured, false,
               "the most accurate member that meets the latency", ""},
-    PolicyRow{"full", Choice::all, false, Scaling::measured, false, "majority of all members that meet the latency",
-              "Cocktail 2106.05345"},
-    PolicyRow{"clipper", Choice::smallest_set, false, Scaling::measured, false,
+    PolicyRow{"full", MemberChoice::all, false, Scaling::measured, false,
+              "majority of all members that meet the latency", "Cocktail 2106.05345"},
+    PolicyRow{"clipper", MemberChoice::smallest_set, false, Scaling::measured, false,
               "static: the cheapest set whose majority meets the highest target", "Clipper, NSDI 2017"},
-    PolicyRow{"infaas", Choice::cheapest, false, Scaling::measured, false,
+    PolicyRow{"infaas", MemberChoice::cheapest, false, Scaling::measured, false,
               "the cheapest member that meets both targets", "INFaaS, ATC 2021"},
-    PolicyRow{"infaas_transient", Choice::cheapest, false, Scaling::measured, true, "infaas on transient instances",
-              ""},
-    PolicyRow{"cocktail", Choice::shrinking_set, true, Scaling::predicted, true,
+    PolicyRow{"infaas_transient", MemberChoice::cheapest, false, Scaling::measured, true,
+              "infaas on transient instances", ""},
+    PolicyRow{"cocktail", MemberChoice::shrinking_set, true, Scaling::predicted, true,
               "the cheapest set by class-weighted vote, shrunk while accuracy allows", "Cocktail 2106.05345"},
-    PolicyRow{"cocktail_on_demand", Choice::shrinking_set, true, Scaling::predicted, false,
+    PolicyRow{"cocktail_on_demand", MemberChoice::shrinking_set, true, Scaling::predicted, false,
               "cocktail on instances that are never lost", ""},
-    PolicyRow{"cocktail_whole", Choice::shrinking_set, true, Scaling::predicted_whole, true,
+    PolicyRow{"cocktail_whole", MemberChoice::shrinking_set, true, Scaling::predicted_whole, true,
               "cocktail without importance sampling", ""},
 };
 

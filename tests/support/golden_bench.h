@@ -54,7 +54,7 @@ class Bench {
   Diagnosis diagnose_dump(const std::vector<Array>& dump, double seconds = HUGE_VAL) {
     std::vector<CandidateArray> candidates;
     std::vector<Comparison> comparisons;
-    std::vector<golden::Evidence> evidence;
+    std::vector<golden::ArrayPair> evidence;
     const Case& c = bundle.cases[0];
     for (const Array& a : dump) candidates.push_back({0, parse_array_name(a.name).stage, a.name, "", a});
     for (const CandidateArray& a : candidates) {

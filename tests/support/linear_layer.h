@@ -31,7 +31,7 @@ class OneLayer {
     sim::DataSource{3, 3}.normals(g_.data, 0, g_.size());
   }
 
-  Result run(const sim::Recipe& recipe, uint32_t step = 1) {
+  Result run(const sim::TrainingRecipe& recipe, uint32_t step = 1) {
     const Dispatcher backend;
     sim::LinearEngine engine(recipe, backend);
     engine.add_layer("layer", shape.in, shape.out, true);

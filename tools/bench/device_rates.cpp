@@ -120,7 +120,7 @@ class Bench {
     const int64_t count = size_.rows * size_.cols;
     const std::string shape = std::to_string(size_.rows) + "x" + std::to_string(size_.cols);
     const Buffer<float> x = device_matrix(pool_, size_.rows, size_.cols, golden::InputKind::gaussian);
-    const Source source = {x.data(), size_.rows, size_.cols, size_.cols, 1};
+    const OperandElements source = {x.data(), size_.rows, size_.cols, size_.cols, 1};
     Buffer<float> other(pool_, count);
     add({"copy", shape, true, 0, 0, "GB/s", ""}, 8e-9 * static_cast<double>(count), 0,
         [&] { device_.copy(other.data(), x.data(), static_cast<size_t>(count) * sizeof(float)); });
@@ -158,7 +158,7 @@ class Bench {
   }
 
   // What has to move: floats once, codes and scales once.
-  static double bytes(const Source& x, const Resident& out) {
+  static double bytes(const OperandElements& x, const Resident& out) {
     return static_cast<double>(x.rows * x.cols * 4 + out.codes.count() + out.scales.count());
   }
 
@@ -198,7 +198,7 @@ class Bench {
                double vendor) {
     const QuantSpec spec = quant_spec_from_words(words);
     const Buffer<float> x = device_matrix(pool_, n, n, kind);
-    const Source source = {x.data(), n, n, n, 1};
+    const OperandElements source = {x.data(), n, n, n, 1};
     Resident a = make_resident(pool_, spec, n, n);
     Resident b = make_resident(pool_, spec, n, n);
     quantize(pool_, source, {{}, bench_place}, a);

@@ -14,9 +14,9 @@
 namespace fp4::python {
 namespace {
 
-sim::Recipe recipe_of(const std::string& words) {
+sim::TrainingRecipe recipe_of(const std::string& words) {
   const sim::Json given = words.starts_with('{') ? parse_json<sim::Json>(words, "recipe") : sim::Json(words);
-  const sim::Recipe recipe = sim::recipe_from_json(given);
+  const sim::TrainingRecipe recipe = sim::recipe_from_json(given);
   if (const std::string reason = sim::invalid_reason(recipe); !reason.empty()) throw Error("recipe: " + reason);
   return recipe;
 }

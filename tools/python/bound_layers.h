@@ -43,7 +43,7 @@ class Layers : public Object, public std::enable_shared_from_this<Layers> {
   Json kept_bytes(int number) const;
   /// Why a lent device cannot do it, and empty when it can.
   const std::string& against_device() const { return against_device_; }
-  const sim::Recipe& recipe() const { return recipe_; }
+  const sim::TrainingRecipe& recipe() const { return recipe_; }
   const sim::LinearEngine& engine() const { return engine_; }
   /// Held tensor amaxes, as a checkpoint has to keep them.
   std::vector<float> state();
@@ -52,7 +52,7 @@ class Layers : public Object, public std::enable_shared_from_this<Layers> {
  private:
   void run(sim::Tape& tape, LinearCall& call, gpu::Device* device);
 
-  sim::Recipe recipe_;
+  sim::TrainingRecipe recipe_;
   std::vector<Row> rows_;
   int steps_;
   Dispatcher backend_;

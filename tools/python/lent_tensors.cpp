@@ -35,7 +35,7 @@ void require_known(const T& words, const std::string& what) {
   if (!is_known(words)) throw Error(what + ": no kernels for it on a device; accepted: the host (x.cpu())");
 }
 
-gpu::Source source_of(const Arguments& given, const char* name) {
+gpu::OperandElements source_of(const Arguments& given, const char* name) {
   const MatrixView v = operand_of(given, name).view;
   return {{v.data, given.json(name).at("bf16").get<bool>()}, v.rows, v.cols, v.row_stride, v.col_stride};
 }
@@ -46,7 +46,7 @@ HadamardSpec known_hadamard(const Arguments& given, const char* size) {
   return h;
 }
 
-gpu::Resident quantised(gpu::Pool& pool, const gpu::Source& x, const std::string& words, const HadamardSpec& h,
+gpu::Resident quantised(gpu::Pool& pool, const gpu::OperandElements& x, const std::string& words, const HadamardSpec& h,
                         RandomPlace place) {
   const QuantSpec spec = quant_spec_from_words(words, "--spec");
   require_known(spec, words);

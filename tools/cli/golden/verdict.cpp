@@ -37,7 +37,7 @@ bool is_within(const golden::Tolerance& tolerance, const golden::Bundle& bundle,
 
 // What is equal by its hash alone has no evidence.
 golden::Comparison comparison(const golden::Bundle& bundle, const golden::Case& c, const golden::CandidateArray& array,
-                              golden::Evidence& evidence) {
+                              golden::ArrayPair& evidence) {
   if (!c.epilogue.is_said() && c.random_words.empty() && golden::is_hash_of(c, array.array)) {
     golden::Comparison equal = {c.name, array.stage, array.golden};
     equal.compared = golden::elements_of(array.array, golden::packed_bits(c, array.golden)).size();
@@ -106,7 +106,7 @@ Verdict judge(const VerifyJob& job, const golden::Bundle& bundle) {
     for (golden::CandidateArray& array : dump.arrays) {
       if (array.case_index != i) continue;
       r.which->epilogue.check(r.which->name, r.which->rows, r.which->rows_b);
-      golden::Evidence evidence;
+      golden::ArrayPair evidence;
       golden::Comparison c = comparison(bundle, *r.which, array, evidence);
       if (is_equal_input(array, c)) {
         v.ignored.push_back({array.source, "an input, as in the bundle"});

@@ -39,7 +39,7 @@ struct CaseVerdict {
   const golden::Case* which = nullptr;
   std::vector<golden::CandidateArray> arrays;
   std::vector<golden::Comparison> comparisons;  // of the arrays, in their order
-  std::vector<golden::Evidence> evidence;       // while the case is judged
+  std::vector<golden::ArrayPair> evidence;      // while the case is judged
   golden::Diagnosis diagnosis;
   bool is_within = false;  // of the declared tolerance
   std::string order;       // in which codes and scales lie, where nobody said one and the values are right

@@ -69,7 +69,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
     if (l.report.nonfinite > 0)
       notes.push_back(fmt::format("{}: {} values are not finite", l.tensor, grouped(l.report.nonfinite)));
     if (!l.read_as.empty()) notes.push_back(fmt::format("{}: read as {}", l.tensor, l.read_as));
-    if (l.outcome == Outcome::left)
+    if (l.outcome == Fate::left)
       notes.push_back(fmt::format("{}: not understood, stays as it is: {}", l.tensor, l.rule));
     rows.push_back(to_json(l));
   }
@@ -97,7 +97,7 @@ void print_model(const ModelResult& result, const ModelJob& job, bool json) {
   print_table(table);
   fmt::print("\n");
   print_table(summary);
-  if (counts[static_cast<size_t>(Outcome::quantised)].tensors > 0) fmt::print("\nquantised with --spec {}\n", spec);
+  if (counts[static_cast<size_t>(Fate::quantised)].tensors > 0) fmt::print("\nquantised with --spec {}\n", spec);
   fmt::print("\n{} tensors: {} bytes to {} {}", result.lines.size(), grouped(total.bytes_in), grouped(total.bytes_out),
              job.is_dry ? "(--dry-run: nothing is written)" : "in " + job.out);
   fmt::print("{}\n", all.rows > 0 ? fmt::format("; {:.2f} dB", all.decibels()) : "");

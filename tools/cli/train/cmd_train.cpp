@@ -66,7 +66,7 @@ sim::FileReading file_reading(const std::string& word) {
 }
 
 // What a recipe's specs leave unused (note_of), once for each sentence.
-std::vector<std::string> spec_notes(const sim::Recipe& recipe) {
+std::vector<std::string> spec_notes(const sim::TrainingRecipe& recipe) {
   std::vector<std::string> notes;
   for (const auto& [name, gemm] :
        {std::pair("fprop", &recipe.fprop), {"dgrad", &recipe.dgrad}, {"wgrad", &recipe.wgrad}})
