@@ -71,11 +71,11 @@ TEST_CASE("a study by hand", "[quick]") {
         "group,name,task,n,mean,low,high,detectable,delta,verdict,reason,rates,diverged,base_diverged\n"
         "\"Group, of one\",two,a,4,0.125,0.125,0.125,0,0.01,worse,"
         "rates differ: beyond the .10 that a rung may cost,differ,0,0\n"
-        "\"Group, of one\",two,b,2,0,,,0,0.005,undecided,,equal,1,0\n");
+        "\"Group, of one\",two,b,2,0,,,,0.005,undecided,,equal,1,0\n");
   CHECK(study_table(result, "Group, of one") ==
         "| | a | b |\n|---|---|---|\n"
         "| two | **+.125000 [+.125000, +.125000]**† | 2 seeds, 1 against 0 diverged |\n"
-        "| *would show from* | .000000 | .000000 |\n\n"
+        "| *would show from* | .000000 |  |\n\n"
         "† rates differ: the two settings' best learning rates are not the same.\n");
   const std::string page = "# Page\n\n<!-- effects: Group, of one -->\n\n| old |\n|---|\n\nText.\n";
   const std::string made = study_page(result, page, "p.md");

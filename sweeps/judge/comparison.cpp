@@ -101,11 +101,13 @@ void judge_one(Comparison& comparison, double level) {
   const RunDivergence divergence = divergence_of(comparison, mean_at);
   comparison.diverged = divergence.mine;
   comparison.rival_diverged = divergence.theirs;
-  comparison.interval.reset();
-  const auto low = summarise(means_of(comparison, low_at), 1 - level).interval;
-  const auto high = summarise(means_of(comparison, high_at), 1 - level).interval;
-  if (known && low && high) comparison.interval = {low->low, high->high};
-  comparison.detectable = summary.n < 2 ? INFINITY : detectable_effect(summary.n, 0.8, level) * summary.sd;
+  comparison.interval.reset(), comparison.detectable = INFINITY;
+  const Summary low = summarise(means_of(comparison, low_at), 1 - level);
+  const Summary high = summarise(means_of(comparison, high_at), 1 - level);
+  if (known && low.interval && high.interval) {
+    comparison.interval = {low.interval->low, high.interval->high};
+    comparison.detectable = detectable_effect(*comparison.interval, summary.mean, low.error(), high.error(), summary.n);
+  }
   comparison.verdict = Verdict::undecided;
   if (diverges_more_often(divergence.seeds, divergence.rival_seeds, level)) {
     comparison.verdict = Verdict::worse;

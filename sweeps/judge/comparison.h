@@ -27,7 +27,7 @@ struct Comparison {
   // Filled by judge(); negative means that `mine` is better.
   Summary summary;                   // of the means over settings, by seed; its interval is that of this one alone
   std::optional<Interval> interval;  // simultaneous: those of the whole family hold together
-  double detectable = 0;             // smallest true difference found with 80 % power; infinite below two seeds
+  double detectable = 0;             // smallest true difference found with 80 % power; infinite below three seeds
   size_t diverged = 0, rival_diverged = 0;  // runs, over all settings, at the rungs of the mean
   Verdict verdict = Verdict::undecided;
 };

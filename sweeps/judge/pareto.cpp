@@ -239,15 +239,15 @@ class ContextJudge {
         point.rates_differ = results_.rates_differ(*point.own_rung, *point.rival_rung);
       }
       point.difference = verdict.difference;
-      if (const PairedDifference& d = verdict.difference; d.n > 0)
-        point.detectable = detectable_effect(d.n, 0.8, race_level(rules, front_.comparisons, d.n)) * d.sd;
+      if (const PairedDifference& d = verdict.difference; d.interval)
+        point.detectable = detectable_effect(*d.interval, d.mean, d.low_at.error, d.high_at.error, d.n);
       if (fp32 == judged.end()) continue;
       point.raced_gap = race_difference(racers, rules, i, static_cast<size_t>(fp32 - judged.begin()));
       point.rung = &point.config->rung(point.raced_gap.mean_at.mine);
     }
     std::vector<double> spreads, detectable;
     for (const FrontPoint* point : judged) {
-      if (point->difference.n == 0) continue;
+      if (!point->difference.interval) continue;
       spreads.push_back(point->difference.sd);
       detectable.push_back(point->detectable);
     }

@@ -22,6 +22,7 @@ PairedDifference pair_of(const std::vector<double>& mine, const std::vector<doub
   }
   const Summary summary = summarise(differences, 1 - level);
   pair.n = summary.n, pair.mean = summary.mean, pair.sd = summary.sd, pair.interval = summary.interval;
+  pair.mean_at.error = pair.low_at.error = pair.high_at.error = summary.error();
   pair.diverges_more = diverges_more_often(pair.diverged, pair.rival_diverged, level);
   pair.rival_diverges_more = diverges_more_often(pair.rival_diverged, pair.diverged, level);
   return pair;
@@ -38,12 +39,13 @@ PairedDifference against_all(const RungLosses& mine, size_t e, const RungLosses&
   for (size_t f = 0; f < theirs.size(); ++f) {
     if (!rivals[f]) continue;
     PairedDifference pair = pair_of(mine[e], theirs[f], seeds, level);
-    pair.mean_at = {e, f};
+    const RungPair here{e, f, pair.mean_at.error};
+    pair.mean_at = here;
     pair.diverges_more |= hardest.diverges_more;
     pair.low_at = hardest.low_at, pair.high_at = hardest.high_at;
     known &= pair.interval.has_value();
-    if (pair.interval && pair.interval->low > most.low) most.low = pair.interval->low, pair.low_at = {e, f};
-    if (pair.interval && pair.interval->high > most.high) most.high = pair.interval->high, pair.high_at = {e, f};
+    if (pair.interval && pair.interval->low > most.low) most.low = pair.interval->low, pair.low_at = here;
+    if (pair.interval && pair.interval->high > most.high) most.high = pair.interval->high, pair.high_at = here;
     if (hardest.n == 0 || (pair.n > 0 && pair.mean > hardest.mean)) {
       hardest = pair;
     } else {

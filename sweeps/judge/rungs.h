@@ -22,6 +22,7 @@ using RungLosses = std::vector<std::vector<double>>;
 
 struct RungPair {
   size_t mine = 0, theirs = 0;
+  double error = 0;  // standard error of the mean difference there
 };
 
 // Loss of one recipe minus that of another on the same seeds, each at its best rung.

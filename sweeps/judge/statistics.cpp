@@ -76,6 +76,11 @@ double detectable_effect(size_t n, double power, double alpha) {
   return (t_quantile(1 - alpha / 2, freedom) + t_quantile(power, freedom)) / std::sqrt(static_cast<double>(n));
 }
 
+double detectable_effect(const Interval& held, double mean, double low_error, double high_error, size_t n) {
+  const double t = t_quantile(0.8, static_cast<double>(n - 1));
+  return std::max(mean - held.low + t * low_error, held.high - mean + t * high_error);
+}
+
 Interval clopper_pearson(size_t successes, size_t trials, double alpha) {
   // P(X >= k) = I_p(k, n - k + 1): the p at which seeing so many, or so few, has probability alpha / 2.
   const auto n = static_cast<double>(trials), k = static_cast<double>(successes);

@@ -5,6 +5,7 @@
 // sample size).
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@ struct Summary {
   double mean = 0;
   double sd = 0;
   std::optional<Interval> interval;
+  double error() const { return n == 0 ? 0 : sd / std::sqrt(static_cast<double>(n)); }  // of the mean
 };
 
 double t_quantile(double probability, double degrees_of_freedom);
@@ -33,6 +35,10 @@ Summary summarise(std::span<const double> values, double confidence = 0.95);
 // (t(1 - alpha/2, n-1) + t(power, n-1)) / sqrt(n); at 5 %: 3.1 for n = 3, 1.7 (5), 1.0 (10), 0.66 (20). Infinite below
 // n = 2.
 double detectable_effect(size_t n, double power = 0.8, double alpha = 0.05);
+
+// The same at 80 % for a difference of minima (rungs.h), whose ends come from other pairs of rungs than its mean: the
+// effect of either sign that puts an end t(.8, n-1) of its pair's standard errors beyond 0.
+double detectable_effect(const Interval& held, double mean, double low_error, double high_error, size_t n);
 
 // The exact interval of a share of which `successes` of `trials` were seen: each end is wrong with probability alpha /
 // 2 at most (Clopper and Pearson 1934).

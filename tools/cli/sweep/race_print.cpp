@@ -157,7 +157,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   for (const FrontPoint* point : open) {
     const sweeps::PairedDifference& d = point->difference;
     undecided.rows.push_back({cost_text(options.x, point->x), d.n == 0 ? "" : fmt::format("{:+.3g}", d.mean),
-                              interval_text(d.interval), d.n == 0 ? "" : fmt::format("{:.2g}", point->detectable),
+                              interval_text(d.interval), d.interval ? fmt::format("{:.2g}", point->detectable) : "",
                               std::to_string(d.n), point->rates_differ ? "rates differ" : "",
                               marked_setting(results, *point)});
   }
