@@ -116,10 +116,11 @@ const uint32_t* float_rule_adds(ScaleRule rule, Element element, Compute compute
   return made.emplace(key, made_float_rule(rule, format_of(element), compute)).first->second.data();
 }
 
-// Trials whose errors lanes sum as the core does: in fp64 of values decoded the plain way, or in fp32.
+// Trials whose errors lanes sum as the core does: in fp64 of values decoded the plain way, or, of two, in fp32.
 bool sums_trials(const QuantPlan& p) {
   if (p.q.error_order == ErrorOrder::fp64) return p.q.decode == Decode::scale_then_tensor;
-  return p.q.element.has_zero && p.q.element.mantissa_bits > 0 && !p.q.element.overflows;
+  const FloatFormat& f = p.q.element;
+  return p.q.scale_rule == ScaleRule::four_over_six && f.has_zero && f.mantissa_bits > 0 && !f.overflows;
 }
 
 void choose_scale_path(QuantPlan& p) {
@@ -173,9 +174,9 @@ void choose_scale_path(QuantPlan& p) {
       if (!rare) p.scale_path = ScalePath::quotient;
       return;
     case ScaleRule::four_over_six:
+    case ScaleRule::mse:
       if (!rare && sums_trials(p)) p.scale_path = ScalePath::trials;
       return;
-    case ScaleRule::mse:
     case ScaleRule::ms_eden: return;
   }
 }

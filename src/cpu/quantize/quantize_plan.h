@@ -9,8 +9,8 @@ namespace fp4::cpu {
 // How a payload is formed. `power` multiplies by an exact power of two (times p): exact before rounding, which
 // `power_in_bf16` does to bf16 first. `encode` divides, then multiplies.
 enum class PayloadPath : uint8_t { power, power_in_bf16, divide, multiply, exact, encode, encode_exact, none, scalar };
-// How a scale code is formed: from the block maximum by exponent or by quotient, by trials (four_over_six), from the
-// variance (quest_*), or by the scalar core.
+// How a scale code is formed: from the block maximum by exponent or by quotient, by trials (four_over_six, mse), from
+// the variance (quest_*), or by the scalar core.
 enum class ScalePath : uint8_t { power, quotient, trials, variance, scalar, none };
 // How codes are formed: `table` looks floor(step*u)+ceil(step*u) up (deterministic roundings of FP4), `stochastic_fp4`
 // draws on the e2m1 grid, `generic` rounds to any format.

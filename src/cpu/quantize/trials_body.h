@@ -1,6 +1,6 @@
-// The scale codes of four_over_six, the rule that tries two scales (block.h). Errors are summed in fp32 where payloads
-// are quotients that quarters decide; what that leaves in doubt, and errors that are no such squares, are summed as the
-// reference does.
+// The scale codes of the rules that try scales (block.h): two of four_over_six, five of mse. Errors of two are summed
+// in fp32 where payloads are quotients that quarters decide; what that leaves in doubt, errors that are no such
+// squares, and those of five are summed as the reference does.
 #pragma once
 
 #include "src/cpu/quantize/encode_body.h"
@@ -234,9 +234,37 @@ FP4_SIMD M second_trial(const Quantization& z, const Block& b, const Trials& t) 
   return trial_errors(z, b, t.of[1]) < trial_errors(z, b, t.of[0]);
 }
 
+// mse: the amax code or one of its four neighbours, of those that the format has the first with the least error.
+FP4_TARGET __attribute__((noinline)) inline void choose_neighbours(const Quantization& z, Block& b) {
+  const QuantPlan& p = *z.plan;
+  const M zero = b.amax == all(0);
+  const F y =
+      quotients_to_round(p, z.scale, select(zero, all(1.0f), as_float(b.amax)), b.factor, p.largest_element, 1.0f);
+  const I middle = rounded_scale(p, z.scale, y);
+  I best = middle;
+  D least = all_double(-1.0);
+  for (const int offset : {0, -1, 1, -2, 2}) {
+    const I code = middle + all(offset);
+    b.scales.code = apply_policies(p, code);
+    finish_scales(p, z.scale, b.scales);
+    const D error = trial_errors(z, b, b.scales);
+    const M is_code = (code > all(p.q.scale.has_zero ? 0 : -1)) & ~(code > all(z.scale.largest_code));
+    const M is_less = is_code & ((least < all_double(0.0)) | (error < least));
+    best = select(is_less, code, best);
+    least = select(is_less, error, least);
+  }
+  b.scales.code = select(zero, all(p.zero_block_code), apply_policies(p, best));
+  finish_scales(p, z.scale, b.scales);
+  b.scales.rare = (b.nonfinite | ~((y < all(0x1p120f)) & (y > all(0x1p-100f)))) & ~zero;
+}
+
 // The scales of `count` times sixteen blocks whose maxima are known. All trials come first: they are long chains.
 FP4_TARGET __attribute__((noinline)) inline void choose_by_errors(const Quantization& z, Block* blocks, int count) {
   const QuantPlan& p = *z.plan;
+  if (p.q.scale_rule == ScaleRule::mse) {
+    for (int i = 0; i < count; ++i) choose_neighbours(z, blocks[i]);
+    return;
+  }
   Trials trials[most_blocks];
   const bool quarters = has_quarters(p);
   for (int i = 0; i < count; ++i) form_trials(z, blocks[i], trials[i]);
