@@ -20,7 +20,7 @@ folder = pathlib.Path(sys.argv[1])
 program = sys.argv[2] if len(sys.argv) > 2 else "build/fp4sim"
 grid = json.loads(pathlib.Path(f"sweeps/grids/{folder.name}.json").read_text(encoding="utf-8"))
 axes = grid["axes"]
-best = {(row["task"], row["recipe"], row["weights"]): row["lr"] for row in study_tables.read(folder / "table.csv")}
+best = {(row["task"], row["recipe"], row["weights"]): row["lr"] for row in study_tables.read(folder / "table.csv") if row["at"] != "near best"}
 
 
 def trace(task, recipe, rule):

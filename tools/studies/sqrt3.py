@@ -39,7 +39,7 @@ def traced_ratios(folder, task, batch, lr, rounding):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    rates = {(r["task"], r["train.batch"], r["recipe"]): r["lr"] for r in rows(folder / "table.csv")}
+    rates = {(r["task"], r["train.batch"], r["recipe"]): r["lr"] for r in rows(folder / "table.csv") if r["at"] != "near best"}
     effects = {(r["task"], r["group"].split(":")[0].split()[1], r["name"]): r for r in rows(folder / "effects.csv")}
     result = []
     with tempfile.TemporaryDirectory() as scratch:
