@@ -152,7 +152,7 @@ TEST_CASE("an effect as large as detectable is found four times in five, at one 
   constexpr int studies = 400;
   std::mt19937_64 engine(5);
   std::normal_distribution<double> normal;
-  for (const size_t rungs : {1, 2}) {
+  for (const size_t rungs : {size_t{1}, size_t{2}}) {
     std::vector<double> detectable;
     double found[2] = {};
     for (const double sign : {0.0, 1.0, -1.0}) {
