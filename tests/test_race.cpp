@@ -103,6 +103,21 @@ TEST_CASE("rules that make no sense are errors", "[quick]") {
   CHECK(judge_race({}, rules_of_ten).verdicts.empty());
 }
 
+TEST_CASE("a step has the seeds of the rung that is judged, not of one that was dropped, by hand", "[quick]") {
+  // The first rung, best while tuning, is .2 worse and ran 80 seeds; the other has 320 and lies .1 below the cheaper
+  // step.
+  Racer better = steady(0.30, 0.60, 80);
+  better.loss.push_back(steady(0.30, 0.40, 320).loss[0]);
+  const std::vector<Racer> racers = {steady(0.02, 0.50, 320), better};
+  const RaceRules rules = {.delta = 0.01};
+  const RaceState state = judge_race(racers, rules);
+  CHECK(state.verdicts[1].word == FrontStatus::on);
+  CHECK_FALSE(state.verdicts[1].draws);
+  // Where no rung has so many it waits.
+  const std::vector<Racer> few = {racers[0], steady(0.30, 0.40, 160)};
+  CHECK(judge_race(few, rules).verdicts[1].draws);
+}
+
 TEST_CASE("costs that the model cannot tell apart are one level", "[quick]") {
   // 2.0 and 3.3 % under a factor 1.5: 2.0 may be 3.0, and 3.3 may be 2.2.
   const std::vector<Racer> racers = {steady(0.020, 0.5, 10), steady(0.033, 0.4, 10), steady(0.046, 0.3, 10)};

@@ -151,7 +151,7 @@ class RaceJudge {
     return is_better(d) && d.n >= rules_.least_alone && is_steady(d, d.diverged) && d.interval->high + unseen(d.n) < 0;
   }
 
-  // Seeds on which a racer diverged though somebody finished, of those it ran, at the rung where that is least.
+  // Seeds on which a racer diverged though somebody finished, of those run, at the rung of least share and most seeds.
   std::pair<size_t, size_t> divergence_of(size_t racer) const {
     std::pair<size_t, size_t> least{0, 0};
     for (const std::vector<double>& losses : racers_[racer].loss) {
@@ -161,7 +161,7 @@ class RaceJudge {
         alone += std::isinf(losses[s]) && std::any_of(racers_.begin(), racers_.end(), [&](const Racer& other) {
                    return s < other.loss[0].size() && std::isfinite(other.loss[0][s]);
                  });
-      if (n > 0 && (least.second == 0 || alone * least.second < least.first * n)) least = {alone, n};
+      if (alone * least.second < least.first * n + (n > least.second)) least = {alone, n};
     }
     return least;
   }
