@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 out=${1:-demo}
 began=$(date +%s)
 tools/setup.sh build
-# As the tests are built, with -Og but for the arithmetic and in large units: a quarter less time. g++ in half a gigabyte more.
+# As the tests are built, with -Og but for the arithmetic and in large units: a fifth less of processor time.
 cmake --preset ci --no-warn-unused-cli -DFP4_TESTS=OFF -DFP4_WERROR=OFF -DCMAKE_CXX_FLAGS="${CXXFLAGS:-} --param=ggc-min-heapsize=524288" >/dev/null
 cmake --build --preset release --target fp4sim fp4_python
 export PATH="$PWD/build:$PATH" PYTHONPATH="$PWD/build/python${PYTHONPATH:+:$PYTHONPATH}"
