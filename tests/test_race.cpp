@@ -180,6 +180,23 @@ TEST_CASE("worse than a step is said when the step alone has its seeds, by hand"
   CHECK(judged()[1].draws);
 }
 
+TEST_CASE("nobody waits for seeds of a rung that was dropped, by hand", "[quick]") {
+  // The step's second rung loses .01 less on ten seeds and .2 more on the next 70, so it runs no further. A candidate
+  // that is .1 worse on those ten asks for seeds itself, and is worse when it has them.
+  const RaceRules rules = {.delta = 0.01};
+  Racer step = steady(0.02, 0.5, 320);
+  step.loss.push_back(steady(0, 0.7, 80).loss[0]);
+  for (size_t s = 0; s < 10; ++s) step.loss[1][s] -= 0.21;
+  std::vector<Racer> racers = {step, steady(0.05, 0.6, 10)};
+  const auto judged = [&] { return judge_race(racers, rules).verdicts; };
+  CHECK(judged()[0].rungs == std::vector<bool>{true, false});
+  CHECK(judged()[1].difference.low_at.theirs == 1);
+  CHECK(judged()[1].word == FrontStatus::undecided);
+  CHECK(judged()[1].draws);
+  racers[1] = steady(0.05, 0.6, 320);
+  CHECK(judged()[1].word == FrontStatus::off);
+}
+
 TEST_CASE("the cheapest that diverges is no step, nobody is tied with it, and the next one leads", "[quick]") {
   const double diverged = std::numeric_limits<double>::infinity();
   const RaceRules rules = {.delta = 0.01, .rounds = {10, 320}};

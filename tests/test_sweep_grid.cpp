@@ -68,6 +68,28 @@ TEST_CASE("paths: one operand, both, all GEMMs, a list, and no operand named", "
   CHECK(rounding("*.b.rounding") == "-S-S-S");
   CHECK(rounding("dgrad|wgrad.a.rounding") == "--S-S-");
   CHECK(rounding("*.*.rounding") == "SSSSSS");
+  CHECK(rounding("all.*.rounding") == "SSSSSS");
+  CHECK(rounding("all.b.rounding") == "-S-S-S");
+}
+
+TEST_CASE("a base lays all its words over the recipe that it names", "[quick]") {
+  const auto recipe = [](const std::string& base, const std::string& axes = "{}") {
+    return config_of(plan_of(R"({"name": "g", "task": "alpha", "base": )" + base + R"(, "axes": )" + axes + "}"),
+                     0)["recipe"];
+  };
+  const std::string words = R"({"*": {"rounding": "stochastic", "random_bits": 4}, "hadamard": {"size": 32}})";
+  for (const char* name : {"mxfp4", "mxfp8"}) {
+    const std::string start = R"({"recipe": ")" + std::string(name) + R"(", )";
+    const Json expected =
+        recipe(start + R"("fprop": )" + words + R"(, "dgrad": )" + words + R"(, "wgrad": )" + words + "}");
+    CHECK(expected["wgrad"]["a"]["random_bits"] == 4);
+    CHECK(expected["wgrad"]["hadamard"]["size"] == 32);
+    for (const char* all : {"all", "*", "fprop|dgrad|wgrad"}) {
+      INFO(name << " " << all);
+      CHECK(recipe(start + '"' + all + "\": " + words + "}") == expected);
+      CHECK(recipe('"' + std::string(name) + '"', R"({")" + std::string(all) + R"(": [)" + words + "]}") == expected);
+    }
+  }
 }
 
 TEST_CASE("whole GEMMs and whole recipes as axes, objects laid over the base", "[quick]") {

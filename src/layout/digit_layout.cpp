@@ -13,9 +13,44 @@ namespace {
 
 int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-void expect_size(const std::string& place, const char* layout, size_t has, int64_t wants, int64_t rows, int64_t cols) {
-  if (static_cast<int64_t>(has) != wants)
-    throw Error(fmt::format("{}: {} bytes; {} x {} in layout {} has {}", place, has, rows, cols, layout, wants));
+int64_t bytes_of(const Placing& placing, int bits, int64_t rows, int64_t cols) {
+  return rounded_up(rows, placing.row_multiple) * rounded_up(cols, placing.col_multiple) * bits / 8;
+}
+
+std::vector<uint8_t> placed(const Placing& placing, int bits, const std::vector<uint8_t>& words, int64_t rows,
+                            int64_t cols) {
+  const Placement place(placing, rows, cols);
+  const int mask = (1 << bits) - 1;
+  std::vector<uint8_t> out(static_cast<size_t>(place.size() * bits / 8), 0);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) {
+      const int64_t bit = place.at(r, c) * bits;
+      const int word = (words[static_cast<size_t>(r * cols + c)] & mask) << bit % 8;
+      const auto byte = static_cast<size_t>(bit / 8);
+      out[byte] = static_cast<uint8_t>(out[byte] | word);
+      if (word > 255) out[byte + 1] = static_cast<uint8_t>(out[byte + 1] | word >> 8);
+    }
+  return out;
+}
+
+template <class Info>
+std::vector<uint8_t> read(const Info& info, int bits, const std::vector<uint8_t>& stored, int64_t rows, int64_t cols,
+                          const std::string& place) {
+  const Placement at(info.placing, rows, cols);
+  if (const int64_t wants = at.size() * bits / 8; std::ssize(stored) != wants)
+    throw Error(
+        fmt::format("{}: {} bytes; {} x {} in layout {} has {}", place, stored.size(), rows, cols, info.name, wants));
+  const int mask = (1 << bits) - 1;
+  std::vector<uint8_t> out(static_cast<size_t>(rows * cols));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c) {
+      const int64_t bit = at.at(r, c) * bits;
+      const auto byte = static_cast<size_t>(bit / 8);
+      const bool crosses = bit % 8 + bits > 8;
+      const int word = stored[byte] | (crosses ? stored[byte + 1] << 8 : 0);
+      out[static_cast<size_t>(r * cols + c)] = static_cast<uint8_t>(word >> bit % 8 & mask);
+    }
+  return out;
 }
 
 }  // namespace
@@ -51,69 +86,28 @@ Placement::Placement(const Placing& placing, int64_t rows, int64_t cols)
 }
 
 int64_t padded_size(ScaleLayout layout, int64_t rows, int64_t cols) {
-  const Placing& p = row_of(scale_layout_table, layout).placing;
-  return rounded_up(rows, p.row_multiple) * rounded_up(cols, p.col_multiple);
+  return bytes_of(row_of(scale_layout_table, layout).placing, 8, rows, cols);
 }
-
 std::vector<uint8_t> to_layout(ScaleLayout layout, const std::vector<uint8_t>& scales, int64_t rows, int64_t cols) {
-  const Placement place(row_of(scale_layout_table, layout).placing, rows, cols);
-  std::vector<uint8_t> out(static_cast<size_t>(place.size()), 0);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c)
-      out[static_cast<size_t>(place.at(r, c))] = scales[static_cast<size_t>(r * cols + c)];
-  return out;
+  return placed(row_of(scale_layout_table, layout).placing, 8, scales, rows, cols);
 }
-
 std::vector<uint8_t> from_layout(ScaleLayout layout, const std::vector<uint8_t>& stored, int64_t rows, int64_t cols,
                                  const std::string& place) {
-  const ScaleLayoutInfo& info = row_of(scale_layout_table, layout);
-  expect_size(place, info.name, stored.size(), padded_size(layout, rows, cols), rows, cols);
-  const Placement at(info.placing, rows, cols);
-  std::vector<uint8_t> out(static_cast<size_t>(rows * cols));
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c)
-      out[static_cast<size_t>(r * cols + c)] = stored[static_cast<size_t>(at.at(r, c))];
-  return out;
+  return read(row_of(scale_layout_table, layout), 8, stored, rows, cols, place);
 }
 
 int64_t padded_bytes(CodeLayout layout, int64_t rows, int64_t cols) {
   const CodeLayoutInfo& info = row_of(code_layout_table, layout);
-  const Placing& p = info.placing;
-  return rounded_up(rows, p.row_multiple) * rounded_up(cols, p.col_multiple) * info.bits / 8;
+  return bytes_of(info.placing, info.bits, rows, cols);
 }
-
 std::vector<uint8_t> to_layout(CodeLayout layout, const std::vector<uint8_t>& codes, int64_t rows, int64_t cols) {
   const CodeLayoutInfo& info = row_of(code_layout_table, layout);
-  const Placement place(info.placing, rows, cols);
-  const int mask = (1 << info.bits) - 1;
-  std::vector<uint8_t> out(static_cast<size_t>(padded_bytes(layout, rows, cols)), 0);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) {
-      const int64_t bit = place.at(r, c) * info.bits;
-      const int word = (codes[static_cast<size_t>(r * cols + c)] & mask) << bit % 8;
-      const auto byte = static_cast<size_t>(bit / 8);
-      out[byte] = static_cast<uint8_t>(out[byte] | word);
-      if (word > 255) out[byte + 1] = static_cast<uint8_t>(out[byte + 1] | word >> 8);
-    }
-  return out;
+  return placed(info.placing, info.bits, codes, rows, cols);
 }
-
 std::vector<uint8_t> from_layout(CodeLayout layout, const std::vector<uint8_t>& stored, int64_t rows, int64_t cols,
                                  const std::string& place) {
   const CodeLayoutInfo& info = row_of(code_layout_table, layout);
-  expect_size(place, info.name, stored.size(), padded_bytes(layout, rows, cols), rows, cols);
-  const Placement at(info.placing, rows, cols);
-  const int mask = (1 << info.bits) - 1;
-  std::vector<uint8_t> out(static_cast<size_t>(rows * cols));
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) {
-      const int64_t bit = at.at(r, c) * info.bits;
-      const auto byte = static_cast<size_t>(bit / 8);
-      const bool crosses = bit % 8 + info.bits > 8;
-      const int word = stored[byte] | (crosses ? stored[byte + 1] << 8 : 0);
-      out[static_cast<size_t>(r * cols + c)] = static_cast<uint8_t>(word >> bit % 8 & mask);
-    }
-  return out;
+  return read(info, info.bits, stored, rows, cols, place);
 }
 
 ScaleLayout scale_layout_of(const std::string& place, const std::string& word) {

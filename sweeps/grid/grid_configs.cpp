@@ -176,14 +176,8 @@ Json GridConfigs::named_base() {
   base_name_ = (alone ? base : base.at("recipe")).text();
   Json recipe = recipes_[base_name_] = at_place(base.place(), [&] { return this->recipe(base_name_); });
   if (alone) return recipe;
-  for (const auto& [path, value] : base.entries()) {
-    if (path == "recipe") continue;
-    if (is_one_of(gemm_names, path)) {
-      lay_over(recipe[path], value.object(), 1);
-    } else {
-      set_recipe_path(recipe, path, value.json());
-    }
-  }
+  for (const auto& [path, value] : base.entries())
+    if (path != "recipe") set_recipe_path(recipe, path, value.json());
   return recipe;
 }
 

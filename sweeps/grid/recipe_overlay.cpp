@@ -32,8 +32,12 @@ void set_at(Json& object, const std::vector<std::string>& parts, size_t from, co
 
 void set_recipe_path(Json& recipe, const std::string& path, const Json& value) {
   const std::vector<std::string> parts = split(path, '.');
-  const std::vector<std::string> heads = parts[0] == "*" ? gemm_names : split(parts[0], '|');
-  if (parts.size() < 2 || !is_one_of(gemm_names, heads.front())) return set_at(recipe, parts, 0, value);
+  const std::vector<std::string> heads = parts[0] == "*" || parts[0] == "all" ? gemm_names : split(parts[0], '|');
+  if (!is_one_of(gemm_names, heads.front())) return set_at(recipe, parts, 0, value);
+  if (parts.size() < 2) {
+    for (const std::string& gemm : heads) lay_over(recipe[gemm], value, 1);
+    return;
+  }
   const bool names_operand = parts[1] == "*" || is_one_of(operands, split(parts[1], '|').front());
   const bool whole_gemm = parts[1] == "hadamard" || parts[1] == "accumulator" || parts[1] == "split";
   for (const std::string& gemm : heads) {

@@ -69,14 +69,12 @@ class RaceJudge {
     for (const std::vector<size_t>& level : levels()) walk(level);
     for (size_t i = 0; i < racers_.size(); ++i) {
       RaceVerdict& verdict = state_.verdicts[i];
-      if (const size_t seeds = last_look(i, i); seeds > 0)
-        verdict.rungs = rungs_in_play(racers_[i].loss, seeds, race_level(rules_, pairs_, seeds));
-      else
-        verdict.rungs.assign(racers_[i].loss.size(), true);
+      verdict.rungs = in_play(i);
       if (verdict.word != FrontStatus::undecided && is_sure(i)) continue;
-      // Whoever is worse than a rival without a record waits for the rival's seeds.
+      // Whoever is worse than a rival without a record waits for the rival's seeds, where its rung gets any.
+      const size_t rung = verdict.difference.low_at.theirs;
       const bool waits =
-          verdict.word == FrontStatus::off && !has_record(verdict.rival, verdict.difference.low_at.theirs);
+          verdict.word == FrontStatus::off && !has_record(verdict.rival, rung) && in_play(verdict.rival)[rung];
       verdict.word = FrontStatus::undecided;
       if (waits)
         state_.verdicts[verdict.rival].draws = true;
@@ -113,6 +111,13 @@ class RaceJudge {
     for (const size_t round : rules_.rounds)
       if (round - round / 10 <= seeds) look = round;
     return look;
+  }
+
+  // Which rungs of a racer may be its best.
+  std::vector<bool> in_play(size_t racer) const {
+    const size_t seeds = last_look(racer, racer);
+    if (seeds == 0) return std::vector<bool>(racers_[racer].loss.size(), true);
+    return rungs_in_play(racers_[racer].loss, seeds, race_level(rules_, pairs_, seeds));
   }
 
   std::vector<std::vector<size_t>> levels() {
@@ -289,8 +294,7 @@ class RaceJudge {
   bool leads(size_t racer, size_t leader) const {
     const PairedDifference d = compare(racer, leader);
     if (d.diverges_more || d.rival_diverges_more) return d.rival_diverges_more;
-    if (d.n == 0) return d.rival_diverged > d.diverged;
-    return d.mean < 0;
+    return d.n == 0 ? d.rival_diverged > d.diverged : d.mean < 0;
   }
 
   // An undecided candidate and the steps that it cannot be told from, up to its own level.
