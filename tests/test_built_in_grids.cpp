@@ -55,10 +55,10 @@ class Words {
 
   // Whether the configuration has all that is said at `word` of an object `depth` deep.
   static bool stands(const Json& said, const Json& at, const std::string& word, int depth) {
-    const bool all = word == "*" || word == "all";
-    for (const std::string& name : all && depth == 0   ? std::vector<std::string>{"fprop", "dgrad", "wgrad"}
-                                   : all && depth == 1 ? std::vector<std::string>{"a", "b"}
-                                                       : std::vector<std::string>{word}) {
+    const bool is_all = word == "*" || word == "all";
+    for (const std::string& name : (is_all && depth == 0)   ? std::vector<std::string>{"fprop", "dgrad", "wgrad"}
+                                   : (is_all && depth == 1) ? std::vector<std::string>{"a", "b"}
+                                                            : std::vector<std::string>{word}) {
       if (!at.contains(name)) return false;
       if (!said.is_object() && at[name] != said) return false;
       if (!said.is_object()) continue;

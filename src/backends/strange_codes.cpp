@@ -63,7 +63,7 @@ bool has_special_codes(const Quantized& q) {
   const std::vector<uint8_t> special[2] = {
       special_codes(f), q.spec.choice.is_on ? special_codes(format_of(q.spec.choice.other)) : std::vector<uint8_t>()};
   if (special[0].empty() && special[1].empty()) return false;
-  const int64_t run = q.geometry.block_cols;
+  const int64_t run = q.spec.choice.is_on ? q.geometry.block_cols : q.cols;
   for (int64_t row = 0; row < q.rows; ++row)
     for (int64_t k = 0; k < q.cols; k += run) {
       const std::vector<uint8_t>& codes = special[&element_of_block(q, row, k) == &f ? 0 : 1];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -84,7 +85,11 @@ Quantized recoded(const Quantized& q, const QuantSpec& spec) {
         table[which][code] = static_cast<uint8_t>(encode(e2m3, exact_magnitude(v), false, {}) |
                                                   (is_negative(v) ? e2m3.sign_code() : 0u));
     }
-  const int64_t step = q.geometry.block_cols;
+  uint8_t pairs[2][256][2];  // of a byte of two codes
+  for (const int which : {0, 1})
+    for (size_t byte = 0; q.is_packed() && byte < 256; ++byte)
+      pairs[which][byte][0] = table[which][byte & 15], pairs[which][byte][1] = table[which][byte >> 4];
+  const int64_t step = q.spec.choice.is_on ? q.geometry.block_cols : q.cols;
   for (int64_t r = 0; r < q.rows; ++r) {
     uint8_t* row = out.codes.data() + r * out.code_row_bytes();  // a byte each
     const uint8_t* from = q.codes.data() + r * q.code_row_bytes();
@@ -93,11 +98,10 @@ Quantized recoded(const Quantized& q, const QuantSpec& spec) {
           q.spec.choice.is_on && (q.scales[static_cast<size_t>(q.scale_index(r, first))] & choice_flag) != 0;
       const uint8_t* codes = table[is_other ? 1 : 0];
       const int64_t end = std::min(q.cols, first + step);
-      if (q.is_packed()) {
-        for (int64_t k = first; k < end; ++k) row[k] = codes[from[k / 2] >> 4 * (k % 2) & 0xF];
-      } else {
-        for (int64_t k = first; k < end; ++k) row[k] = codes[q.code(r, k)];
-      }
+      int64_t k = first;
+      for (; q.is_packed() && k % 2 == 0 && k + 1 < end; k += 2)
+        std::memcpy(row + k, pairs[is_other ? 1 : 0][from[k / 2]], 2);
+      for (; k < end; ++k) row[k] = codes[q.code(r, k)];
     }
   }
   if (q.spec.choice.is_on)

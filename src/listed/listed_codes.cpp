@@ -44,22 +44,28 @@ class BlockCoder {
 
   void ranked_codes(const float* x, int64_t n, const int* e, const uint32_t* draws, uint32_t* out) const {
     const auto inverse = static_cast<float>(1.0 / divisor_);
+    float u[width] = {}, threshold[width];
+    std::fill_n(threshold, width, 0.5f);
     for (int64_t first = 0; first < n; first += width) {
       const auto m = static_cast<int>(std::min<int64_t>(width, n - first));
-      float u[width] = {}, threshold[width] = {};
-      for (int i = 0; i < m; ++i) {
-        u[i] = e == nullptr ? x[first + i] : x[first + i] * power_of_two(-e[first + i]);
-        threshold[i] = static_cast<float>(threshold_of(draws == nullptr ? 0 : draws[first + i]));
+      std::copy_n(x + first, m, u);
+      bool is_any_lost = false;
+      for (int i = 0; e != nullptr && i < m; ++i) {
+        u[i] *= float_of(static_cast<uint32_t>(127 - e[first + i]) << 23);  // 2^-e
+        is_any_lost |= is_lost(x[first + i], e[first + i]);
       }
+      for (int i = 0; draws != nullptr && i < m; ++i) threshold[i] = static_cast<float>(threshold_of(draws[first + i]));
       int32_t rank[width], unsure[width];
       const bool is_sure = !ranks_between(element_.steps, inverse, u, threshold, rank, unsure);
-      if (is_sure && q_.negative_zero == NegativeZero::keep &&
-          !is_any_lost(x + first, e == nullptr ? e : e + first, m)) {
+      if (is_sure && q_.negative_zero == NegativeZero::keep && !is_any_lost) {
+        const uint32_t* const codes[] = {element_.side[0].code, element_.side[1].code};
         const uint32_t sign[] = {0, element_.format.sign_code()};
         for (int i = 0; i < m; ++i) {
-          const int side = is_negative(x[first + i]) ? 1 : 0;
-          out[first + i] = element_.side[side].code[rank[i]] | sign[side] | above(e == nullptr ? 0 : e[first + i]);
+          const uint32_t side = bits_of(x[first + i]) >> 31;
+          out[first + i] = codes[side][rank[i]] | sign[side];
         }
+        const int base_bits = e == nullptr ? 0 : q_.element.grid->base_bits;
+        for (int i = 0; e != nullptr && i < m; ++i) out[first + i] |= static_cast<uint32_t>(e[first + i]) << base_bits;
         continue;
       }
       for (int i = 0; i < m; ++i)
@@ -78,12 +84,7 @@ class BlockCoder {
 
   // Numbers that 2^-e brings below fp32.
   static bool is_lost(float x, int e) {
-    return e != 0 && magnitude_bits(x) != 0 && magnitude_bits(x) < bits_of(0x1p-100f);
-  }
-  static bool is_any_lost(const float* x, const int* e, int n) {
-    bool any = false;
-    for (int i = 0; e != nullptr && i < n; ++i) any |= is_lost(x[i], e[i]);
-    return any;
+    return (e != 0) & (magnitude_bits(x) - 1 < bits_of(0x1p-100f) - 1);  // not of 0
   }
 
   uint32_t code_of_rank(float x, int e, int32_t rank, bool is_unsure, uint32_t draw) const {

@@ -147,16 +147,8 @@ void choose_scale_path(QuantPlan& p) {
                     (p.spec.scale == Scale::fp32 && p.q.scale_rounding != Rounding::nearest_even);
   p.scale_path = ScalePath::scalar;
   if (p.q.soft_alpha > 0.0f) return;
-  switch (p.q.scale_rule) {
-    case ScaleRule::floor:
-    case ScaleRule::ceil:
-    case ScaleRule::rceil:
-    case ScaleRule::even:
-    case ScaleRule::uos:
-    case ScaleRule::nearest_log2:
-    case ScaleRule::even_above:
-    case ScaleRule::nearest_log2_amax:
-    case ScaleRule::floor_plus_one:
+  switch (family_of(p.q.scale_rule)) {
+    case ScaleFamily::power:
       if (is_real(p.spec.scale)) return;
       if (p.q.exponent == Exponent::bits) return set_power_rule(p);
       if (p.has_tensor_factor) return;
@@ -164,20 +156,16 @@ void choose_scale_path(QuantPlan& p) {
       p.rule_adds = float_rule_adds(p.q.scale_rule, p.spec.element, p.q.compute);
       p.rule_subtract = float_rule_offset;
       return;
-    case ScaleRule::quest_floor:
-    case ScaleRule::quest_nearest:
+    case ScaleFamily::variance:
       if (p.q.scale_add == 0.0f || (p.q.scale_add > 0x1p-60f && p.q.scale_add < 0x1p60f))
         p.scale_path = ScalePath::variance;
       return;
-    case ScaleRule::amax:
-    case ScaleRule::encode:
-      if (!rare) p.scale_path = ScalePath::quotient;
+    case ScaleFamily::quotient:
+      if (!rare && p.q.scale_rule != ScaleRule::ms_eden) p.scale_path = ScalePath::quotient;
       return;
-    case ScaleRule::four_over_six:
-    case ScaleRule::mse:
+    case ScaleFamily::trials:
       if (!rare && sums_trials(p)) p.scale_path = ScalePath::trials;
       return;
-    case ScaleRule::ms_eden: return;
   }
 }
 
