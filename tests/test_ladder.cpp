@@ -1,6 +1,7 @@
 // Ladders by hand: a minimum inside, at an end that the ladder grows past, at an end that it does not, and divergence.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "sweeps/grid/tuning.h"
@@ -62,6 +63,23 @@ TEST_CASE("a minimum at an end makes the ladder grow there, three times at most"
   CHECK(end.at_edge);
   CHECK(known.size() == 7);
   CHECK(asked == 4);
+}
+
+TEST_CASE("a best rung with tried ones on both sides is not at the edge", "[quick]") {
+  int asked = 0;
+  std::map<int, double> known;
+  // In half steps: three further rungs below end at -10, and -11 and -9 are tried beside it.
+  for (const auto& [minimum, at_edge] : {std::pair(-9, false), std::pair(-10, false), std::pair(-11, true)}) {
+    known.clear();
+    const Climb end = climb_all(
+        {.start = 1, .parts = 2}, [&](int e) { return std::abs(e - minimum); }, asked, known);
+    CHECK(end.best == minimum);
+    CHECK(end.at_edge == at_edge);
+  }
+  known.clear();
+  CHECK(climb_all(
+            {.start = 1, .parts = 2}, [](int) { return inf; }, asked, known)
+            .at_edge);  // nothing finished
 }
 
 TEST_CASE("divergence is worse than every loss, and equal losses take the smaller value", "[quick]") {

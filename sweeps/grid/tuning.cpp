@@ -22,7 +22,7 @@ double rung_value(const Ladder& ladder, int exponent) {
 }
 
 // The rungs between the best one and its neighbours.
-static void look_beside(const Ladder& ladder, const std::map<int, double>& mean_loss, Climb& end) {
+static void look_beside(const Ladder& ladder, const std::map<int, double>& mean_loss, int outer, Climb& end) {
   const int middle = end.best;
   for (const int e : {middle - ladder.parts / 2, middle + ladder.parts / 2}) {
     const auto loss = mean_loss.find(e);
@@ -32,6 +32,7 @@ static void look_beside(const Ladder& ladder, const std::map<int, double>& mean_
       end.best = e;
     }
   }
+  end.at_edge = end.at_edge && (end.best == outer || !std::isfinite(mean_loss.at(end.best)));
 }
 
 Climb climb(const Ladder& ladder, const std::map<int, double>& mean_loss) {
@@ -49,7 +50,8 @@ Climb climb(const Ladder& ladder, const std::map<int, double>& mean_loss) {
     }
     result.at_edge = result.best == low || result.best == high;
     if (!result.at_edge || extensions == most_extensions) {
-      if (ladder.parts > 1) look_beside(ladder, mean_loss, result);
+      const int outward = result.best == low ? -1 : 1;
+      if (ladder.parts > 1) look_beside(ladder, mean_loss, result.best + outward * (ladder.parts / 2), result);
       return result;
     }
     (result.best == low ? low : high) += result.best == low ? -ladder.parts : ladder.parts;

@@ -23,9 +23,9 @@ namespace fp4::sweeps {
 
 // A ladder finds the value of one numeric setting (most often the learning rate) at which a configuration does best:
 // rungs start * factor^e around the start, each run on tuning seeds that judge nothing else. The rung of least mean
-// loss wins. Where it lies at an end the ladder grows by one rung there, three times at most; a best value that still
-// lies at an end is reported as `at edge`. Then, with `parts` = 2, the two rungs beside the best join, sqrt(factor)
-// away from it. Runs that diverge are worse than every loss.
+// loss wins. Where it lies at an end the ladder grows by one rung there, three times at most. Then, with `parts` = 2,
+// the two rungs beside the best join, sqrt(factor) away from it. A best value that is the last one tried is reported as
+// `at edge`. Runs that diverge are worse than every loss.
 struct Ladder {
   double start = 0;   // above 0
   double factor = 2;  // above 1
