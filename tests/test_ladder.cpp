@@ -72,7 +72,7 @@ TEST_CASE("a best rung with tried ones on both sides is not at the edge", "[quic
   for (const auto& [minimum, at_edge] : {std::pair(-9, false), std::pair(-10, false), std::pair(-11, true)}) {
     known.clear();
     const Climb end = climb_all(
-        {.start = 1, .parts = 2}, [&](int e) { return std::abs(e - minimum); }, asked, known);
+        {.start = 1, .parts = 2}, [best = minimum](int e) { return std::abs(e - best); }, asked, known);
     CHECK(end.best == minimum);
     CHECK(end.at_edge == at_edge);
   }
