@@ -92,6 +92,19 @@ TEST_CASE("a base lays all its words over the recipe that it names", "[quick]") 
   }
 }
 
+TEST_CASE("a whole product of a base or a path is an object: a name would be lost below a later path", "[quick]") {
+  for (const char* product : {"fprop", "all", "fprop|wgrad"}) {
+    INFO(product);
+    for (const char* rest : {"", R"(, "*.*.rounding": "stochastic")"})
+      CHECK_THAT(
+          error_of(R"({"name": "g", "task": "alpha", "base": {"recipe": "mxfp4", ")" + std::string(product) +
+                   R"(": "bf16.fprop")" + rest + "}}"),
+          Contains("base: " + std::string(product) + ":") && Contains("expected an object") && Contains("bf16.fprop"));
+  }
+  CHECK_THAT(error_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {"all": ["bf16"]}})"),
+             Contains("axes.all") && Contains("expected an object"));
+}
+
 TEST_CASE("whole GEMMs and whole recipes as axes, objects laid over the base", "[quick]") {
   const Plan plan = plan_of(R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {
     "wgrad": ["bf16.wgrad", "mxfp4.wgrad", {"label": "rotated", "*": {"rounding": "stochastic"},

@@ -94,14 +94,12 @@ Quantized recoded(const Quantized& q, const QuantSpec& spec) {
     uint8_t* row = out.codes.data() + r * out.code_row_bytes();  // a byte each
     const uint8_t* from = q.codes.data() + r * q.code_row_bytes();
     for (int64_t first = 0; first < q.cols; first += step) {
-      const bool is_other =
+      const bool which =
           q.spec.choice.is_on && (q.scales[static_cast<size_t>(q.scale_index(r, first))] & choice_flag) != 0;
-      const uint8_t* codes = table[is_other ? 1 : 0];
       const int64_t end = std::min(q.cols, first + step);
       int64_t k = first;
-      for (; q.is_packed() && k % 2 == 0 && k + 1 < end; k += 2)
-        std::memcpy(row + k, pairs[is_other ? 1 : 0][from[k / 2]], 2);
-      for (; k < end; ++k) row[k] = codes[q.code(r, k)];
+      for (; q.is_packed() && k % 2 == 0 && k + 1 < end; k += 2) std::memcpy(row + k, pairs[which][from[k / 2]], 2);
+      for (; k < end; ++k) row[k] = table[which][q.code(r, k)];
     }
   }
   if (q.spec.choice.is_on)

@@ -4,7 +4,7 @@
 // Axes, in the order of the file (which is the order of table columns):
 // - recipe: names of recipes, or objects laid over the base or, with a key "base", over the recipe that it names
 // - fprop, dgrad, wgrad: a whole GEMM, as RECIPE.GEMM or an object laid over the base's GEMM
-// - wgrad.*.rounding and the like: a path into the recipe; x|y = both, * = both operands (first: all three GEMMs)
+// - wgrad.*.rounding and the like: a path into the recipe; x|y = both, * = both operands (first, or `all`: all GEMMs)
 // - task.NAME.path, task.*.path: a task parameter
 // - train.path: a training setting
 // - branch, from the grid's field of that name: the trunk that a configuration leaves, and where

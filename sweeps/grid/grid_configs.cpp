@@ -177,7 +177,8 @@ Json GridConfigs::named_base() {
   Json recipe = recipes_[base_name_] = at_place(base.place(), [&] { return this->recipe(base_name_); });
   if (alone) return recipe;
   for (const auto& [path, value] : base.entries())
-    if (path != "recipe") set_recipe_path(recipe, path, value.json());
+    if (path != "recipe")
+      at_place(value.place(), [&, &path = path, &value = value] { set_recipe_path(recipe, path, value.json()); });
   return recipe;
 }
 
@@ -242,10 +243,9 @@ void GridConfigs::apply(Json& recipe, const Axis& axis, const Json& value, std::
         const std::string name = value.get<std::string>();
         const size_t dot = name.rfind('.');
         recipe[axis.path] = recipes_.at(name.substr(0, dot))[name.substr(dot + 1)];
-      } else {
-        lay_over(recipe[axis.path], value, 1);
+        return;
       }
-      return;
+      [[fallthrough]];
     case AxisKind::path: return set_recipe_path(recipe, axis.path, value);
     case AxisKind::task:
     case AxisKind::train:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/text/error.h"
+#include "src/text/json_reader.h"
 #include "src/text/words.h"
 
 namespace fp4::sweeps {
@@ -35,6 +37,7 @@ void set_recipe_path(Json& recipe, const std::string& path, const Json& value) {
   const std::vector<std::string> heads = parts[0] == "*" || parts[0] == "all" ? gemm_names : split(parts[0], '|');
   if (!is_one_of(gemm_names, heads.front())) return set_at(recipe, parts, 0, value);
   if (parts.size() < 2) {
+    if (!value.is_object()) throw Error("expected an object laid over a product, found " + shown(value));
     for (const std::string& gemm : heads) lay_over(recipe[gemm], value, 1);
     return;
   }

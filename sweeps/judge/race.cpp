@@ -166,7 +166,8 @@ class RaceJudge {
         alone += std::isinf(losses[s]) && std::any_of(racers_.begin(), racers_.end(), [&](const Racer& other) {
                    return s < other.loss[0].size() && std::isfinite(other.loss[0][s]);
                  });
-      if (alone * least.second < least.first * n + (n > least.second)) least = {alone, n};
+      const size_t own = alone * least.second, other = least.first * n;  // shares, times the seeds of both
+      if (own < other || (own == other && n > least.second)) least = {alone, n};
     }
     return least;
   }
@@ -242,8 +243,7 @@ class RaceJudge {
     };
     for (const size_t rival : rivals) {
       const PairedDifference d = compare(racer, rival);
-      const bool tie = is_tie(d);
-      const bool worse = !tie && is_worse(d);
+      const bool tie = is_tie(d), worse = !tie && is_worse(d);
       if (verdict.word == FrontStatus::tied && !(tie && std::fabs(d.mean) < std::fabs(verdict.difference.mean)))
         continue;
       if (verdict.word == FrontStatus::off && !tie && !(worse && doubt(d) < doubt(verdict.difference))) continue;
