@@ -27,7 +27,7 @@ std::string drawn_format(Random& random) {
       one_of(random, {"8", "16", "16", "32", "32", "64", "128", "row", "tensor", "8x8", "16x16", "32x32"});
   std::string words = std::string("mxfp4,element=") + element + ",scale=" + scale + ",block=" + block;
   if (pick(random, 10) == 0) words += ",scale_rule=encode,zero_scale=one";
-  if (pick(random, 10) == 0) words += ",tensor_scale=outer128";
+  if (pick(random, 10) == 0) words += one_of(random, {",tensor_scale=outer128", ",tensor_scale=row"});
   return words;
 }
 
@@ -100,7 +100,7 @@ Quantized drawn(const QuantSpec& spec, int64_t rows, const Drawing& d, const Ope
     set_scale(q, i, is_nan ? float_of(canonical_nan_bits) : v);
   }
   q.tensor_scale.clear();
-  const int64_t factors = spec.has_outer_scale() ? rows * outer_scale_cols(d.k) : 1;
+  const int64_t of_row = spec.tensor_scale_cols(d.k), factors = of_row > 0 ? rows * of_row : 1;
   for (int64_t i = 0; i < factors; ++i) {
     q.tensor_scale.push_back(one_of(random, {1.0f, 1.0f, 1.0f, 0.7f, 3.3f, 0x1.8p-100f, 0x1p100f, 0x1p-140f}));
   }
@@ -150,6 +150,23 @@ void compare_drawn(int count, uint32_t seed) {
                        "seed " + std::to_string(own_seed) + " " + words[0] + " | " + (b == a ? "the same" : words[1]) +
                            " K " + std::to_string(d.k));
     }
+  }
+}
+
+// IEEE 754: an infinity and a finite number make that infinity.
+TEST_CASE("an infinite fp16 sum keeps its sign at any fraction bits", "[quick]") {
+  const QuantSpec spec = quant_spec_from_words("mxfp8");
+  std::vector<float> x(2 * 96, 256.0f), y(2 * 96, 256.0f);
+  std::fill(x.begin() + 32, x.begin() + 96, -256.0f);  // row 0: 32 products of 65536, then 64 of their opposites
+  Quantized a, b;
+  Dispatcher("reference").quantize({.x = view_of(x.data(), 2, 96), .spec = spec}, a);
+  Dispatcher("reference").quantize({.x = view_of(y.data(), 2, 96), .spec = spec}, b);
+  for (const int bits : {1, 2, 3, 11, 25}) {
+    const Accumulator row = {.kind = AccumulatorKind::aligned, .group = 32, .fraction_bits = bits, .is_half = true};
+    float c[4];
+    Dispatcher().gemm(a, b, {.accumulator = row}, c, 2);
+    for (const float out : c) CHECK(out == std::numeric_limits<float>::infinity());
+    compare_products(a, b, row, "an infinite sum");
   }
 }
 

@@ -28,30 +28,13 @@ bool is_known(Rounding word) {
                           toward_negative, stochastic, stochastic_midpoint, stochastic_truncated});
 }
 
-bool is_known(ZeroScale word) {
-  using enum ZeroScale;
-  return is_one_of(word, {smallest, one, keep});
-}
-
-bool is_known(NegativeZero word) {
-  using enum NegativeZero;
-  return is_one_of(word, {keep, drop});
-}
-
-bool is_known(Nonfinite word) {
-  using enum Nonfinite;
-  return is_one_of(word, {block_nan, saturate});
-}
-
+bool is_known(ZeroScale word) { return is_one_of(word, {ZeroScale::smallest, ZeroScale::one, ZeroScale::keep}); }
+bool is_known(NegativeZero word) { return is_one_of(word, {NegativeZero::keep, NegativeZero::drop}); }
+bool is_known(Nonfinite word) { return is_one_of(word, {Nonfinite::block_nan, Nonfinite::saturate}); }
 bool rounds_scales(Rounding word) {
-  using enum Rounding;
-  return is_one_of(word, {nearest_even, toward_positive, stochastic});
+  return is_one_of(word, {Rounding::nearest_even, Rounding::toward_positive, Rounding::stochastic});
 }
-
-bool rounds_sums(Rounding word) {
-  using enum Rounding;
-  return is_one_of(word, {nearest_even, toward_zero});
-}
+bool rounds_sums(Rounding word) { return is_one_of(word, {Rounding::nearest_even, Rounding::toward_zero}); }
 
 template <class Word>
 Word known_or(Word word, Word other) {
@@ -77,8 +60,7 @@ bool knows_bf16(const QuantSpec& s) {
 }  // namespace
 
 bool is_known(Arithmetic word) {
-  using enum Arithmetic;
-  return is_one_of(word, {exact, divide, reciprocal, te});
+  return is_one_of(word, {Arithmetic::exact, Arithmetic::divide, Arithmetic::reciprocal, Arithmetic::te});
 }
 
 // The comparisons with a copy of the fields named here decline a field added since, unless it has its default.
@@ -110,8 +92,14 @@ bool is_known(const QuantSpec& s) {
          is_known(s.negative_zero) && is_known(s.nonfinite) && is_one_of(s.ragged, {Ragged::pad, Ragged::refuse});
 }
 
+bool is_known_but_row(const QuantSpec& s) {
+  QuantSpec rest = s;
+  forget(rest.tensor_scale, {TensorScale::row}, TensorScale::outer128);
+  return is_known(rest);
+}
+
 bool is_known_to_quantisers(const QuantSpec& s) {
-  if (is_known(s) || s.tensor_scale == TensorScale::outer128) return is_known(s);
+  if (is_known(s) || s.tensor_scale_cols(1) > 0) return is_known_but_row(s);
   QuantSpec rest = s;
   forget(rest.arithmetic,
          {Arithmetic::vllm, Arithmetic::divide_global, Arithmetic::modelopt, Arithmetic::fouroversix,
@@ -159,7 +147,7 @@ bool is_known_to_decoders(const QuantSpec& s) {
   rest.arithmetic = Arithmetic::exact;
   forget(rest.headroom, {Headroom::unbiased}, Headroom::none);
   forget_decode(rest);
-  return is_known(rest);
+  return is_known_but_row(rest);
 }
 
 QuantSpec decoding_spec(const QuantSpec& s) {

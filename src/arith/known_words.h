@@ -16,6 +16,8 @@ bool is_one_of(Word word, std::initializer_list<Word> words) {
 
 bool is_known(const QuantSpec& spec);
 bool is_known(Arithmetic word);
+/// The same with one tensor factor a row, which CPUs know as one of 128 columns.
+bool is_known_but_row(const QuantSpec& spec);
 /// Whether the vector quantisers of a CPU know it; words that neither a product of theirs nor a device knows are among
 /// theirs.
 bool is_known_to_quantisers(const QuantSpec& spec);

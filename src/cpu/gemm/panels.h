@@ -59,7 +59,8 @@ struct Panels {
   int32_t* correction = nullptr;  // [panel][K/run][16]: start of a dot, for the other side's byte_offset
   uint16_t* nan_rows = nullptr;   // [panel] bit per row: a NaN scale within K
   ScaleRange* range = nullptr;    // [panel]
-  float* outer = nullptr;         // [panel][K/128][16] tensor factors of outer128
+  float* outer = nullptr;         // [panel][outer_count][16] tensor factors of outer128 and row
+  int64_t outer_count = 0;        // QuantSpec::tensor_scale_cols
   Level* level = nullptr;         // [panel]
   float* row_scale = nullptr;     // [panel][16] the one scale of each row, where the panel can be level
   int32_t* total = nullptr;       // [panel][16] corrections summed over all of K
@@ -71,7 +72,9 @@ struct Panels {
   // A cache line beyond each list: room for a run's least, and lists of a power of two share no cache sets.
   int64_t rests_per_list() const { return padded / 4 * panel_rows + 8; }
   Rest* panel_rests(int64_t list) const { return rests + list * rests_per_list(); }
-  int64_t outer_count() const { return (cols + outer_scale_width - 1) / outer_scale_width; }
+  bool starts_outer(int64_t k) const {
+    return outer_count > 0 && k < cols && (outer_count > 1 ? k % outer_scale_width == 0 : k == 0);
+  }
   const float* panel_scales(int64_t p) const { return scale + p * scales_per_panel * panel_rows; }
 };
 

@@ -83,7 +83,8 @@ inline bool knows_terms(const QuantSpec& a, const QuantSpec& b, const Accumulato
   }
   if (row.kind != AccumulatorKind::aligned) return false;
   if (row.rounding != (row.is_half ? Rounding::nearest_even : Rounding::toward_zero)) return false;
-  if (row.inner == 1) return row.fraction_bits <= 25;
+  // An infinity of fp16, unlike one of fp32, stays: 2^(1 - 128), one bit of its weight, is no fp32 power.
+  if (row.inner == 1) return row.fraction_bits <= 25 && (!row.is_half || row.fraction_bits > 1);
   if (row.is_half || row.zero_exponent != no_zero_exponent) return false;
   const int64_t length = term_length(a, b, row);
   return row.fraction_bits <= 35 && common_run(a, b, row, 1024) % length == 0 && row.inner % length == 0;
@@ -138,6 +139,7 @@ inline bool knows_unscaled(const QuantSpec& a, const QuantSpec& b, const Accumul
 inline Engine choose_engine(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
   if (row.zero_exponent > least_zero_weight) return Engine::none;
   if (is_plain_fma(row, a.has_scale(), b.has_scale())) return row.snap_log2 != no_snap ? Engine::none : Engine::fma;
+  if (a.tensor_scale == TensorScale::row || b.tensor_scale == TensorScale::row) return Engine::none;  // Dispatcher's
   const bool bytes = has_byte_values(a) && has_byte_values(b);
   const bool restarts = a.has_outer_scale() || b.has_outer_scale();  // every 128 columns
   if (row.kind == AccumulatorKind::sequential) {
@@ -172,7 +174,7 @@ struct Side {
   // Tensor factor of a row and 128 columns.
   float factor_at(int64_t row, int64_t slice) const {
     if (!spec.has_outer_scale()) return panels.factor.g;
-    return panels.outer[(row / panel_rows * panels.outer_count() + slice) * panel_rows + row % panel_rows];
+    return panels.outer[(row / panel_rows * panels.outer_count + slice) * panel_rows + row % panel_rows];
   }
 };
 
@@ -209,6 +211,7 @@ inline void shape_panels(Side& side, int64_t padded) {
   p.block = scale_block(side.spec, padded);
   p.count = (p.rows + panel_rows - 1) / panel_rows;
   p.scales_per_panel = padded / p.block;
+  p.outer_count = side.spec.tensor_scale_cols(side.cols);
 }
 
 inline void lay_panels(Panels& p, Scratch& scratch, int64_t runs, bool bytes, bool values) {
@@ -219,7 +222,7 @@ inline void lay_panels(Panels& p, Scratch& scratch, int64_t runs, bool bytes, bo
   scratch.put(p.correction, rows * runs);
   scratch.put(p.nan_rows, p.count);
   scratch.put(p.range, p.count);
-  scratch.put(p.outer, rows * p.outer_count());
+  scratch.put(p.outer, rows * p.outer_count);
   scratch.put(p.level, p.count);
   scratch.put(p.row_scale, rows);
   scratch.put(p.total, rows);
@@ -263,7 +266,7 @@ inline int64_t run_of(Engine engine, const Accumulator& row, const QuantSpec& a,
 }
 
 inline bool supports_product(const QuantSpec& a, const QuantSpec& b, const Accumulator& row) {
-  return is_known(a) && is_known(b) && is_known(bare_row(uncut_row(a, b, row))) &&
+  return is_known_but_row(a) && is_known_but_row(b) && is_known(bare_row(uncut_row(a, b, row))) &&
          choose_engine(a, b, row) != Engine::none;
 }
 

@@ -23,7 +23,7 @@ FP4_TARGET inline void slow_tile(const Product& p, int64_t row0, int64_t col0, i
 // Tensor factors of a panel and 128 columns.
 FP4_SIMD F column_factors(const Side& side, int64_t panel, int64_t slice) {
   if (!side.spec.has_outer_scale()) return all(side.panels.factor.g);
-  return load(side.panels.outer + (panel * side.panels.outer_count() + slice) * panel_rows);
+  return load(side.panels.outer + (panel * side.panels.outer_count + slice) * panel_rows);
 }
 
 // outer128: the accumulator restarts every 128 columns, and the tensor factors go into an fp32 total.

@@ -29,7 +29,7 @@ FP4_TARGET void dequantize_rows(const Quantized& q, float* out) {
     for (int64_t k0 = 0; k0 < q.cols; k0 += step) {
       if (has_scale) s = all(next_scale(k0));
       if (block < panel_rows && k0 + block < q.cols) s = select(first_lanes(8), s, all(next_scale(k0 + block)));
-      if (q.spec.has_outer_scale() && !joins) g = all(q.tensor_factor_at(row, k0));
+      if (q.spec.tensor_scale_cols(q.cols) > 0 && !joins) g = all(q.tensor_factor_at(row, k0));
       const int64_t end = smaller(k0 + step, q.cols);
       int64_t k = k0;
       for (; k + panel_rows <= end; k += panel_rows) {

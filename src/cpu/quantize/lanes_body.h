@@ -29,15 +29,26 @@ FP4_SIMD Sink sink_at(const Panels& out, int64_t panel, int64_t k) {
 
 FP4_SIMD void note_outer(const Quantization& z, int64_t panel, int64_t column, F g) {
   const Panels& out = *z.out;
-  if (z.stored == nullptr) return store(out.outer + (panel * out.outer_count() + column) * panel_rows, g);
+  if (z.stored == nullptr) return store(out.outer + (panel * out.outer_count + column) * panel_rows, g);
   alignas(64) float factors[panel_rows];
   store(factors, g);
   for (int r = 0; r < panel_rows && panel * panel_rows + r < z.plan->rows; ++r) {
-    z.stored->tensor_scale[static_cast<size_t>((panel * panel_rows + r) * out.outer_count() + column)] = factors[r];
+    z.stored->tensor_scale[static_cast<size_t>((panel * panel_rows + r) * out.outer_count + column)] = factors[r];
   }
 }
 
-// Factors of 128 elements with these maxima (tensor_scale.h, outer128).
+// Bits of the largest finite magnitudes of sixteen rows.
+FP4_SIMD I row_maxima(const QuantPlan& p, int64_t row, LaneBuffer buffer) {
+  I m = all(0);
+  const int chunk = p.hadamard.size > 0 ? p.hadamard.size : 64;
+  for (int64_t k = 0; k < p.cols; k += chunk) {
+    load_chunk(p, row, k, chunk, buffer);
+    m = larger(m, finite_maxima(buffer, chunk));
+  }
+  return m;
+}
+
+// Factors of elements with these maxima (tensor_scale.h: outer128, row).
 FP4_TARGET inline LaneFactor outer_factor(const QuantPlan& p, I m) {
   const M zero = m == all(0);
   const F amax = as_float(m);
@@ -186,9 +197,9 @@ FP4_TARGET inline void quantize_lanes(const Quantization& z, const ColumnCodes& 
   s.levels =
       z.options.level_room >= 0 && out.bytes != nullptr && p.q.scale.mantissa_bits == 0 && !p.q.stores_multiplier();
   const int block = shared != nullptr ? shared->piece : (p.q.has_scale() ? static_cast<int>(out.block) : 32);
-  const bool outer = p.q.tensor_scale == TensorScale::outer128;
+  const bool of_row = p.q.tensor_scale == TensorScale::row;
   const int span = larger(block, span_width);
-  const bool wide = outer || z.stored != nullptr;  // files are written 128 columns at a time
+  const bool wide = out.outer_count > 0 || z.stored != nullptr;  // files are written 128 columns at a time
   const int chunk = larger(p.hadamard.size, wide ? outer_scale_width : span);
   const bool bf16 = is_nearest_bf16(z);
   if (out.nan_rows != nullptr) out.nan_rows[panel] = 0;
@@ -200,14 +211,16 @@ FP4_TARGET inline void quantize_lanes(const Quantization& z, const ColumnCodes& 
     }
     return;
   }
+  const I largest = of_row ? row_maxima(p, panel * panel_rows, buffer) : all(0);
   for (int64_t k0 = 0; k0 < out.padded; k0 += chunk) {
     const auto width = static_cast<int>(smaller<int64_t>(chunk, out.padded - k0));
     const Columns elements = columns_of(p, panel * panel_rows, k0, larger(p.hadamard.size, width), buffer);
     if (bf16 && quick_bf16_columns(elements, width, sink_at(out, panel, k0).values)) continue;
     for (int first = 0; first < width; first += span) {
       const int64_t k = k0 + first;
-      if (outer && k % outer_scale_width == 0 && k < p.cols) {
-        factor = outer_factor(p, finite_maxima(elements + first, smaller(outer_scale_width, width - first)));
+      if (out.starts_outer(k)) {
+        factor = outer_factor(
+            p, of_row ? largest : finite_maxima(elements + first, smaller(outer_scale_width, width - first)));
         note_outer(z, panel, k / outer_scale_width, factor.g);
       }
       Block blocks[most_blocks];

@@ -30,13 +30,7 @@ FP4_TARGET inline float operand_amax(const QuantPlan& p) {
   }
   I m = all(0);
   alignas(64) float buffer[largest_chunk][panel_rows];
-  const int chunk = p.hadamard.size > 0 ? p.hadamard.size : 64;
-  for (int64_t row = 0; row < p.rows; row += panel_rows) {
-    for (int64_t k = 0; k < p.cols; k += chunk) {
-      load_chunk(p, row, k, chunk, buffer);
-      m = larger(m, finite_maxima(buffer, chunk));
-    }
-  }
+  for (int64_t row = 0; row < p.rows; row += panel_rows) m = larger(m, row_maxima(p, row, buffer));
   return float_of(static_cast<uint32_t>(largest_lane(m)));
 }
 
@@ -117,9 +111,9 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   shape.block = blocked ? piece : larger<int64_t>(shape.padded, 1);
   shape.count = (plan.rows + panel_rows - 1) / panel_rows;
   shape.scales_per_panel = shape.padded / shape.block;
-  const bool outer = plan.q.tensor_scale == TensorScale::outer128;
+  shape.outer_count = call.spec.tensor_scale_cols(plan.cols);
   const float stored = plan.has_tensor_factor ? stored_factor(plan.q.decode, plan.factor, out.amax) : 1.0f;
-  out.tensor_scale.assign(outer ? static_cast<size_t>(plan.rows * shape.outer_count()) : 1, stored);
+  out.tensor_scale.assign(shape.outer_count > 0 ? static_cast<size_t>(plan.rows * shape.outer_count) : 1, stored);
   Quantization z;
   z.plan = &plan;
   z.out = &shape;

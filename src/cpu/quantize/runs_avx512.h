@@ -207,7 +207,7 @@ inline RunKind run_kind(const QuantPlan& p) {
 // Why an operand does not go along its rows; nullptr where it does.
 inline const char* declines_rows(const QuantPlan& p) {
   if (run_kind(p) == RunKind::none) return "a block, scale rule, rounding or arithmetic that rows do not know";
-  if (p.spec.has_outer_scale()) return "tensor factors of 128 columns";
+  if (p.spec.tensor_scale_cols(p.cols) > 0) return "tensor factors of rows or of 128 columns";
   if (p.prepares) return "elements that change as they are read";
   return cpu::flat_width(p, 32) > 0 ? nullptr : "rows apart in memory, or that end within a block";
 }

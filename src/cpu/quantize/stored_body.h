@@ -174,9 +174,7 @@ FP4_TARGET inline void pack_stored_panel(const Quantized& q, const Quantizer& r,
     b.k0 = k0;
     b.scales.value = stored_scales(q, r, t, row0, rows, k0);
     const F g = stored_factors(q, row0, rows, k0);
-    if (out.outer != nullptr && k0 % outer_scale_width == 0 && k0 < q.cols) {
-      store(out.outer + (panel * out.outer_count() + k0 / outer_scale_width) * panel_rows, g);
-    }
+    if (out.starts_outer(k0)) store(out.outer + (panel * out.outer_count + k0 / outer_scale_width) * panel_rows, g);
     const Sink sink = sink_at(out, panel, k0);
     b.amax = all(0);
     for (int k = 0; k < piece; k += 4) {

@@ -10,7 +10,7 @@ namespace fp4::FP4_ISA {
 
 inline bool has_nibble_path(const Quantized& q, const Panels& out) {
   return q.is_packed() && q.spec.has_scale() && !is_real(q.spec.scale) && q.spec.block.kind == BlockKind::vector &&
-         out.bytes != nullptr && out.values == nullptr && !q.spec.has_outer_scale() &&
+         out.bytes != nullptr && out.values == nullptr && q.spec.tensor_scale_cols(q.cols) == 0 &&
          q.code_row_bytes() < int64_t{1} << 26;
 }
 
