@@ -472,6 +472,48 @@ TEST_CASE("sixteen rows at once have the softmax of each row alone", "[train]") 
     }
 }
 
+TEST_CASE("products of the low-rank split add in fp64, each product rounded, in ascending order", "[train]") {
+  for (const Kernels* set : instruction_sets())
+    for (int m : {1, 2, 5, 6, 11})
+      for (int n : {1, 8, 31, 33, 64, 70})
+        for (int k : {1, 3, 40}) {
+          INFO(set->name << " " << m << " x " << n << " x " << k);
+          const std::vector<float> x = DataSource{1, 1}.normals(k * n), left = DataSource{1, 2}.normals(m * k),
+                                   values = DataSource{1, 3}.normals(m), right = DataSource{1, 4}.normals(m * n);
+          std::vector<double> a(left.begin(), left.end()), c(static_cast<size_t>(m * n + 1), -77.0);
+          for (double& v : a) v /= 3;  // 53 bits: a fused operation would show
+          std::vector<float> packed(static_cast<size_t>((n + 63) / 32 * 32 * k)),
+              packed_right(static_cast<size_t>((n + 63) / 32 * 32 * m)), rest(static_cast<size_t>(k * n + 1), -77.0f);
+          set->pack(packed.data(), x.data(), n, 1, k, n);
+          set->pack(packed_right.data(), right.data(), n, 1, m, n);
+          set->wide_gemm(c.data(), a.data(), packed.data(), m, n, k);
+          set->subtract_products(rest.data(), packed.data(), left.data(), values.data(), packed_right.data(), m, k, n);
+          REQUIRE(c.back() == -77.0);  // nothing beyond the end
+          REQUIRE(rest.back() == -77.0f);
+          for (int i = 0; i < m; ++i)
+            for (int j = 0; j < n; ++j) {
+              double sum = 0;
+              for (int l = 0; l < k; ++l) {
+                const volatile double product = a[static_cast<size_t>(i * k + l)] * x[static_cast<size_t>(l * n + j)];
+                sum += product;
+              }
+              REQUIRE(c[static_cast<size_t>(i * n + j)] == sum);
+            }
+          for (int r = 0; r < k; ++r)
+            for (int j = 0; j < n; ++j) {
+              double sum = 0;
+              for (int i = 0; i < m; ++i) {
+                const volatile double factor =
+                    double{left[static_cast<size_t>(i * k + r)]} * double{values[static_cast<size_t>(i)]};
+                const volatile double product = factor * double{right[static_cast<size_t>(i * n + j)]};
+                sum += product;
+              }
+              const auto at = static_cast<size_t>(r * n + j);
+              REQUIRE(rest[at] == static_cast<float>(double{x[at]} - sum));
+            }
+        }
+}
+
 TEST_CASE("every instruction set gives the bits of the generic kernels", "[train]") {
   const std::vector<const Kernels*> sets = instruction_sets();
   for (int m : {1, 3, 7, 8, 33})

@@ -188,7 +188,7 @@ TEST_CASE("low-rank parts by hand and by another library", "[quick]") {
     CHECK(std::fabs(along) == Approx(1).epsilon(0.01));
   }
   // The same bits with every set of kernels; a matrix with an infinity has no part.
-  const Tape plain(arena, kernels("generic"), pass);
+  Tape plain(arena, kernels("generic"), pass);
   const LowRank again = low_rank(plain, view, 0.125, {1, 2, 3});
   CHECK(std::equal(three.rest.data, three.rest.data + three.rest.size(), again.rest.data));
   values[5] = INFINITY;

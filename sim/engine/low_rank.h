@@ -19,6 +19,6 @@ struct LowRank {
 };
 
 /// `draws`: the stream of O, element (c, j) being number c * l + j.
-LowRank low_rank(const Tape& tape, MatrixView x, double share, RandomPlace draws);
+LowRank low_rank(Tape& tape, MatrixView x, double share, RandomPlace draws);
 
 }  // namespace fp4::sim

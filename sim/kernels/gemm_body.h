@@ -130,4 +130,40 @@ static void gemm_in_place(float* c, int64_t c_row, const float* a, int64_t a_row
   panels(c, c_row, a, a_row, a_col, b, panel, b_row, m, n, k);
 }
 
+// Some rows of A at a time; the last ones with the last row in place of those that are none.
+static void wide_gemm(double* c, const double* a, const float* packed, int m, int n, int k) {
+  constexpr int together = FP4_CPU == 512 ? 5 : 2;
+  for (int first = 0; first < n; first += panel, packed += int64_t{k} * panel)
+    for (int j = 0; j < m; j += together) {
+      const double* row[together];
+      for (int r = 0; r < together; ++r) row[r] = a + int64_t{j + r < m ? j + r : m - 1} * k;
+      wide_lanes sum[together][4] = {};
+      for (int i = 0; i < k; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; ++v) {
+          const wide_lanes b = load_widened(packed + int64_t{i} * panel + v * (lanes / 2));
+#pragma GCC unroll 5
+          for (int r = 0; r < together; ++r) sum[r][v] += row[r][i] * b;
+        }
+      const size_t width = sizeof(double) * static_cast<size_t>(n - first < panel ? n - first : panel);
+      for (int r = 0; r < together && j + r < m; ++r) __builtin_memcpy(c + int64_t{j + r} * n + first, sum[r], width);
+    }
+}
+static void subtract_products(float* rest, const float* packed, const float* left, const float* values,
+                              const float* right, int rank, int rows, int cols) {
+  for (int first = 0; first < cols; first += panel, right += rank * panel)
+    for (int r = 0; r < rows; ++r, packed += panel) {
+      wide_lanes sum[4] = {};
+      for (int j = 0; j < rank; ++j) {
+        const double factor = static_cast<double>(left[int64_t{j} * rows + r]) * static_cast<double>(values[j]);
+        for (int v = 0; v < 4; ++v) sum[v] += factor * load_widened(right + j * panel + v * (lanes / 2));
+      }
+      float edge[panel];
+      float* const to = cols - first < panel ? edge : rest + int64_t{r} * cols + first;
+      for (int v = 0; v < 4; ++v) store_narrowed(to + v * (lanes / 2), load_widened(packed + v * (lanes / 2)) - sum[v]);
+      if (to == edge)
+        __builtin_memcpy(rest + int64_t{r} * cols + first, edge, sizeof(float) * static_cast<size_t>(cols - first));
+    }
+}
+
 }  // namespace fp4::sim::FP4_ISA

@@ -38,6 +38,16 @@ static inline tile_lanes fma_lanes(float x, tile_lanes b, tile_lanes acc) {
   return acc;
 #endif
 }
+typedef double wide_lanes __attribute__((vector_size(4 * lanes), aligned(8)));  // of half a register of floats
+typedef float half_lanes __attribute__((vector_size(2 * lanes), aligned(4)));
+static inline wide_lanes load_widened(const float* x) {
+#if FP4_CPU == 512
+  return (wide_lanes)_mm512_cvtps_pd(_mm256_loadu_ps(x));
+#else
+  return __builtin_convertvector(*(const half_lanes*)x, wide_lanes);
+#endif
+}
+static inline void store_narrowed(float* x, wide_lanes v) { *(half_lanes*)x = __builtin_convertvector(v, half_lanes); }
 using lanes16 = float __attribute__((vector_size(64), aligned(4)));
 using lanes8 = float __attribute__((vector_size(32), aligned(4)));
 using lanes4 = float __attribute__((vector_size(16), aligned(4)));

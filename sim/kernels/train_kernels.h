@@ -174,6 +174,13 @@ struct Kernels {
   void (*gemm_in_place)(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* b,
                         int64_t b_row, int m, int n, int k);
 
+  // C [m, n] = A [m, k] B in fp64, products rounded before they are added, k ascending; B in panels.
+  void (*wide_gemm)(double* c, const double* a, const float* packed, int m, int n, int k);
+  // rest[r][c] = X(r,c) - sum over j of fl64(left[j][r] * values[j]) * right[j][c] in fp64, j ascending; X and right in
+  // panels.
+  void (*subtract_products)(float* rest, const float* packed, const float* left, const float* values,
+                            const float* right, int rank, int rows, int cols);
+
   // Null on a CPU. On a device what only host code calls is null instead: slopes and terms of scales, generators, gemm.
   const DeviceKernels* device = nullptr;
 };
@@ -208,6 +215,6 @@ extern const Kernels table;  // of the device whose memory DeviceScope names (si
 #define FP4_HOST_LOOPS(apply)                                                                                     \
   apply(add_scaled) apply(slopes) apply(scale_sums) apply(scale_terms) apply(powers) apply(philox) apply(normals) \
       apply(uniforms) apply(sin_cos)
-#define FP4_HOST_PRODUCTS(apply) apply(pack) apply(gemm) apply(gemm_in_place)
+#define FP4_HOST_PRODUCTS(apply) apply(pack) apply(gemm) apply(gemm_in_place) apply(wide_gemm) apply(subtract_products)
 
 #define FP4_LOOP(loop) .loop = loop,
