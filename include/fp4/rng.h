@@ -70,6 +70,17 @@ FP4_HD constexpr uint32_t random_draw(RandomPlace at, uint64_t i, int n) {
   return n == 32 ? word : word & ((1u << bits) - 1u);
 }
 
+// The same of `count` positions from `first` on, a block at a time.
+inline void random_draws(RandomPlace at, uint64_t first, int n, uint32_t* out, uint64_t count) {
+  PhiloxBlock block = {};
+  for (uint64_t k = 0; k < count; ++k) {
+    const uint64_t bit = (first + k) * static_cast<uint64_t>(n);
+    if (k == 0 || bit % 128 == 0) block = random_block(at, bit / 128);
+    const uint32_t word = block.word[bit % 128 / 32] >> (bit % 32);
+    out[k] = n == 32 ? word : word & ((1u << n) - 1u);
+  }
+}
+
 // Uniform in [0,1): 24 bits.
 FP4_HD constexpr float random_uniform(RandomPlace at, uint64_t i) {
   return static_cast<float>(random_draw(at, i, 32) >> 8) * 0x1p-24f;

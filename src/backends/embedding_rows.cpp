@@ -24,25 +24,6 @@ QuantSpec spec_of(RowFormat format, const RowRounding& how) {
   return spec;
 }
 
-// random_draw of ascending positions, a block of Philox at a time.
-class Draws {
- public:
-  Draws(RandomPlace place, int bits) : place_(place), bits_(bits) {}
-  uint32_t operator()(uint64_t i) {
-    const auto per_block = static_cast<uint64_t>(128 / bits_);
-    if (i / per_block != number_) block_ = random_block(place_, number_ = i / per_block);
-    const int bit = static_cast<int>(i % per_block) * bits_;
-    const uint32_t word = block_.word[bit / 32] >> (bit % 32);
-    return bits_ == 32 ? word : word & ((1u << bits_) - 1u);
-  }
-
- private:
-  RandomPlace place_;
-  int bits_;
-  uint64_t number_ = ~uint64_t{0};
-  PhiloxBlock block_ = {};
-};
-
 // The largest and the smallest magnitude but 0 of a bag's numbers, as bits.
 struct Span {
   uint32_t largest = 0;
@@ -102,14 +83,14 @@ void encode_rows(RowFormat format, const MatrixView& x, const RowRounding& how, 
   const int bits = row_of(row_format_table, format).integer_bits;
   out.codes.resize(static_cast<size_t>(x.rows * x.cols));
   out.integer.resize(static_cast<size_t>(x.rows));
-  Draws draws(how.place, how.random_bits);
+  std::vector<uint32_t> draws(is_stochastic(how.mode) ? out.codes.size() : 0);
+  random_draws(how.place, 0, how.random_bits, draws.data(), draws.size());
   for (int64_t r = 0; r < x.rows; ++r) {
     const IntegerRow row = out.integer[static_cast<size_t>(r)] = integer_row_of(bits, x, r);
     for (int64_t c = 0; c < x.cols; ++c) {
-      const int64_t at = r * x.cols + c;
-      const uint32_t draw = is_stochastic(how.mode) ? draws(static_cast<uint64_t>(at)) : 0u;
-      out.codes[static_cast<size_t>(at)] =
-          static_cast<uint8_t>(integer_code(bits, row, x.at(r, c), {how.mode, how.random_bits, draw}));
+      const auto at = static_cast<size_t>(r * x.cols + c);
+      const RoundingDraw draw = {how.mode, how.random_bits, draws.empty() ? 0u : draws[at]};
+      out.codes[at] = static_cast<uint8_t>(integer_code(bits, row, x.at(r, c), draw));
     }
   }
 }

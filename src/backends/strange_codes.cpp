@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/arith/code_order.h"
+#include "fp4/codec.h"
 
 namespace fp4 {
 namespace {
@@ -64,11 +64,13 @@ bool has_special_codes(const Quantized& q) {
       special_codes(f), q.spec.choice.is_on ? special_codes(format_of(q.spec.choice.other)) : std::vector<uint8_t>()};
   if (special[0].empty() && special[1].empty()) return false;
   const int64_t run = q.spec.choice.is_on ? q.geometry.block_cols : q.cols;
-  for (int64_t row = 0; row < q.rows; ++row)
+  for (int64_t row = 0; row < q.rows; ++row) {
+    const uint8_t* scale = q.spec.choice.is_on ? q.scales.data() + q.scale_index(row, 0) : nullptr;
     for (int64_t k = 0; k < q.cols; k += run) {
-      const std::vector<uint8_t>& codes = special[&element_of_block(q, row, k) == &f ? 0 : 1];
+      const std::vector<uint8_t>& codes = special[scale != nullptr && (*scale++ & choice_flag) != 0 ? 1 : 0];
       if (!codes.empty() && holds_one(q, codes, row, k, std::min(run, q.cols - k))) return true;
     }
+  }
   return false;
 }
 

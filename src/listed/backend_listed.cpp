@@ -93,9 +93,9 @@ Quantized recoded(const Quantized& q, const QuantSpec& spec) {
   for (int64_t r = 0; r < q.rows; ++r) {
     uint8_t* row = out.codes.data() + r * out.code_row_bytes();  // a byte each
     const uint8_t* from = q.codes.data() + r * q.code_row_bytes();
+    const uint8_t* scale = q.spec.choice.is_on ? q.scales.data() + q.scale_index(r, 0) : nullptr;
     for (int64_t first = 0; first < q.cols; first += step) {
-      const bool which =
-          q.spec.choice.is_on && (q.scales[static_cast<size_t>(q.scale_index(r, first))] & choice_flag) != 0;
+      const bool which = scale != nullptr && (*scale++ & choice_flag) != 0;
       const int64_t end = std::min(q.cols, first + step);
       int64_t k = first;
       for (; q.is_packed() && k % 2 == 0 && k + 1 < end; k += 2) std::memcpy(row + k, pairs[which][from[k / 2]], 2);

@@ -6,18 +6,17 @@
 #include "fp4/bits.h"
 
 namespace fp4 {
-namespace listed_lanes {
-namespace {
-
-constexpr int width = 16, lanes = 8;
-typedef float Floats __attribute__((vector_size(4 * lanes)));
-typedef int32_t Ints __attribute__((vector_size(4 * lanes)));
 
 // v and its share d err by less than 2^-22 and v/gap*2^-22, twice that of even steps. A value that v passes by that
 // error is another rank and d near 0 in place of near 1: no threshold that is `clear` of both ends tells them apart.
-inline __attribute__((always_inline)) bool between(const ListedSteps& list, float inverse, const float (&x)[width],
-                                                   const float (&threshold)[width], int32_t (&rank)[width],
-                                                   int32_t (&unsure)[width]) {
+#if defined(__x86_64__)
+__attribute__((target_clones("default", "avx2")))
+#endif
+bool ranks_between(const ListedSteps& list, float inverse, const float (&x)[16], const float (&threshold)[16],
+                   int32_t (&rank)[16], int32_t (&unsure)[16]) {
+  constexpr int width = 16, lanes = 8;
+  typedef float Floats __attribute__((vector_size(4 * lanes)));
+  typedef int32_t Ints __attribute__((vector_size(4 * lanes)));
   constexpr float clear = 0x1p-12f, margin = 0x1p-20f;
   Ints any = {};
   for (int i = 0; i < width; i += lanes) {
@@ -56,30 +55,4 @@ inline __attribute__((always_inline)) bool between(const ListedSteps& list, floa
   return found != 0;
 }
 
-#define FP4_LISTED_BETWEEN(NAME, ATTRIBUTE)                                                                       \
-  ATTRIBUTE bool between_##NAME(const ListedSteps& list, float inverse, const float(&x)[width],                   \
-                                const float(&threshold)[width], int32_t(&rank)[width], int32_t(&unsure)[width]) { \
-    return between(list, inverse, x, threshold, rank, unsure);                                                    \
-  }
-
-FP4_LISTED_BETWEEN(plain, )
-#if defined(__x86_64__)
-FP4_LISTED_BETWEEN(avx2, __attribute__((target("avx2"))))
-#endif
-
-auto chosen() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return between_avx2;
-#endif
-  return between_plain;
-}
-
-}  // namespace
-}  // namespace listed_lanes
-
-bool ranks_between(const ListedSteps& list, float inverse, const float (&x)[16], const float (&threshold)[16],
-                   int32_t (&rank)[16], int32_t (&unsure)[16]) {
-  static const auto between = listed_lanes::chosen();
-  return between(list, inverse, x, threshold, rank, unsure);
-}
 }  // namespace fp4

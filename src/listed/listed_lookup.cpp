@@ -67,8 +67,8 @@ namespace {
 struct Loops {
   void (*maxima)(const float*, int64_t, int64_t, int32_t*) = nullptr;
   int (*codes)(const ListedLookUp&, const float*, int64_t, const ListedUnits&, uint32_t*) = nullptr;
-  int (*errors)(const ListedLookUp&, const float*, int64_t, const ListedUnits&, float, float, float, TrialError,
-                uint32_t*, float&) = nullptr;
+  void (*errors)(const ListedLookUp&, const float*, int64_t, int64_t, float, TrialError, uint32_t*,
+                 ListedTrial*) = nullptr;
   bool (*exponents)(const Quantizer&, const float*, int64_t, float, int (&)[most_micro_width]) = nullptr;
   int64_t (*decode)(const float*, bool, const uint8_t*, int64_t, float, float, float*) = nullptr;
 };
@@ -213,9 +213,9 @@ bool has_listed_look_up() { return loops().codes != nullptr; }
 int look_up_codes(const ListedLookUp& list, const float* x, int64_t n, ListedUnits u, uint32_t* out) {
   return loops().codes(list, x, n, u, out);
 }
-int look_up_errors(const ListedLookUp& list, const float* x, int64_t n, ListedUnits u, float s, float g, float unit,
-                   TrialError kind, uint32_t* out, float& error) {
-  return loops().errors(list, x, n, u, s, g, unit, kind, out, error);
+void look_up_errors(const ListedLookUp& list, const float* x, int64_t cols, int64_t step, float g, TrialError kind,
+                    uint32_t* out, ListedTrial* trials) {
+  loops().errors(list, x, cols, step, g, kind, out, trials);
 }
 bool look_up_exponents(const Quantizer& q, const float* x, int64_t n, float multiplier, int (&out)[most_micro_width]) {
   return loops().exponents(q, x, n, multiplier, out);

@@ -45,9 +45,17 @@ void listed_maxima(const float* x, int64_t cols, int64_t step, int32_t* out);
 constexpr uint32_t undecided = 0xFFFFFFFFu;
 int look_up_codes(const ListedLookUp& list, const float* x, int64_t n, ListedUnits u, uint32_t* out);
 
-/// The same with the error of x*unit against the decoded value*s*g, as `kind` adds it; relative error below 2^-15.
-int look_up_errors(const ListedLookUp& list, const float* x, int64_t n, ListedUnits u, float s, float g, float unit,
-                   TrialError kind, uint32_t* out, float& error);
+/// A block under a scale: `left` codes are undecided, and the error of x*unit against the decoded value*scale*g, as
+/// `kind` adds it, is known to 2^-15 of itself.
+struct ListedTrial {
+  uint32_t code = 0;  // of the scale
+  float multiplier = 0.0f, scale = 0.0f, unit = 0.0f;
+  int left = 0;
+  float error = 0.0f;
+};
+/// The same for the blocks of a row of x[0..cols), `step` each.
+void look_up_errors(const ListedLookUp& list, const float* x, int64_t cols, int64_t step, float g, TrialError kind,
+                    uint32_t* out, ListedTrial* trials);
 
 /// micro_exponents of a block of finite numbers; false where a part lies too near a power of two. multiplier:
 /// 1/(s*g/p).

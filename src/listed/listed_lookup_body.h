@@ -89,23 +89,25 @@ FP4_LOOK_UP int codes(const ListedLookUp& list, const float* x, int64_t n, const
   return left;
 }
 
-FP4_LOOK_UP int errors(const ListedLookUp& list, const float* x, int64_t n, const ListedUnits& u, float s, float g,
-                       float unit, TrialError kind, uint32_t* out, float& error) {
-  int left = 0;
-  Ints sum = {};
-  for (int64_t k = 0; k < n; k += at_once) {
-    const Mask kept = first_lanes(n - k);
-    Ints bits, value;
-    Lookup found;
-    look_up_and_store(list, x, k, kept, u, bits, found, out, left);
-    sides_of(list.value_below, list.value_above, found, value);
-    const Floats scaled = ((Floats)bits - (Floats)value * s * g) * unit, before = (Floats)sum;
-    const Floats off = (Floats)((Ints)scaled & magnitudes);
-    const Floats more = before + (kind == TrialError::mse ? off * off : off), most = off > before ? off : before;
-    choose(kept, kind == TrialError::max ? (Ints)most : (Ints)more, sum);
+FP4_LOOK_UP void errors(const ListedLookUp& list, const float* x, int64_t cols, int64_t step, float g, TrialError kind,
+                        uint32_t* out, ListedTrial* trial) {
+  for (int64_t first = 0; first < cols; first += step, ++trial) {
+    const int64_t end = std::min(cols, first + step);
+    trial->left = 0;
+    Ints sum = {};
+    for (int64_t k = first; k < end; k += at_once) {
+      const Mask kept = first_lanes(end - k);
+      Ints bits, value;
+      Lookup found;
+      look_up_and_store(list, x, k, kept, {trial->multiplier}, bits, found, out, trial->left);
+      sides_of(list.value_below, list.value_above, found, value);
+      const Floats scaled = ((Floats)bits - (Floats)value * trial->scale * g) * trial->unit, before = (Floats)sum;
+      const Floats off = (Floats)((Ints)scaled & magnitudes);
+      const Floats more = before + (kind == TrialError::mse ? off * off : off), most = off > before ? off : before;
+      choose(kept, kind == TrialError::max ? (Ints)most : (Ints)more, sum);
+    }
+    trial->error = kind == TrialError::max ? float_of(static_cast<uint32_t>(largest_of(sum))) : sum_of((Floats)sum);
   }
-  error = kind == TrialError::max ? float_of(static_cast<uint32_t>(largest_of(sum))) : sum_of((Floats)sum);
-  return left;
 }
 
 FP4_LOOK_UP bool exponents(const Quantizer& q, const float* x, int64_t n, float multiplier,

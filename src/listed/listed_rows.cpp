@@ -12,17 +12,6 @@ constexpr double least_apart = 0x1p-13;  // of two errors, relative; each errs b
 
 bool is_finite_maximum(int32_t bits) { return bits < static_cast<int32_t>(float_infinity_bits); }
 
-// The draws of positions from `first` on, a block of Philox at a time.
-void fill_draws(RandomPlace place, uint64_t first, int bits, std::vector<uint32_t>& out) {
-  PhiloxBlock block = {};
-  for (uint64_t k = 0; k < out.size(); ++k) {
-    const uint64_t bit = (first + k) * static_cast<uint64_t>(bits);
-    if (k == 0 || bit % 128 == 0) block = random_block(place, bit / 128);
-    const uint32_t word = block.word[bit % 128 / 32] >> (bit % 32);
-    out[k] = bits == 32 ? word : word & ((1u << bits) - 1u);
-  }
-}
-
 }  // namespace
 
 ListedRows::ListedRows(const QuantizeCall& call, const ListedSpec& spec, TensorFactor t)
@@ -40,6 +29,9 @@ ListedRows::ListedRows(const QuantizeCall& call, const ListedSpec& spec, TensorF
   second_.emplace(Grid{*spec.second, ListedLookUp(*spec.second, q_), ListedScales(q_, *q_.other, t)});
   fill_multipliers(*second_);
   looks_up_ = looks_up_ && second_->look_up.is_on;
+  tries_ = looks_up_ && q_.arithmetic == Arithmetic::exact && q_.prescale == 1.0f &&
+           q_.decode == Decode::scale_then_tensor && q_.error_order == ErrorOrder::fp64 &&
+           call.spec.block.kind == BlockKind::vector && call.spec.block.size <= most_micro_width;
   of_second_.element = *q_.other;
 }
 
@@ -52,10 +44,12 @@ bool ListedRows::are_equal(int64_t n, const uint32_t* a, const uint32_t* b) cons
 
 void ListedRows::quantize(const float* x, int64_t r, Scratch& scratch, Quantized& out) const {
   const int64_t cols = out.cols, step = out.geometry.block_cols, blocks = (cols + step - 1) / step;
-  const bool random_scale = q_.has_scale() && is_stochastic(q_.scale_rounding), random = is_stochastic(q_.rounding);
+  const bool random = is_stochastic(q_.rounding);
+  const int64_t first_index = (call_.row_offset + r) * out.geometry.scale_cols;  // in the whole operand's scales
   scratch.maxima.resize(static_cast<size_t>(blocks));
   scratch.codes.resize(static_cast<size_t>(cols));
   listed_maxima(x, cols, step, scratch.maxima.data());
+  if (tries_) try_grids(x, first_index, step, scratch);
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t first = b * step, n = std::min(step, cols - first);
     const BlockView block = {x + first, cols, 1, 1, n, step};
@@ -64,11 +58,8 @@ void ListedRows::quantize(const float* x, int64_t r, Scratch& scratch, Quantized
     uint32_t scale = 0;
     bool has_codes = false;
     if (q_.has_scale()) {
-      const int64_t index = r * out.geometry.scale_cols + b;
-      const auto place = static_cast<uint64_t>(call_.row_offset * out.geometry.scale_cols + index);
-      const uint32_t draw = random_scale ? random_draw(call_.place.scale_rounding(), place, q_.random_bits) : 0u;
-      scale = scale_code(block, maximum, draw, codes, has_codes);
-      const auto at = static_cast<size_t>(index);
+      scale = scale_code(block, b, first_index + b, scratch, has_codes);
+      const auto at = static_cast<size_t>(r * out.geometry.scale_cols + b);
       if (is_real(call_.spec.scale)) {
         out.real_scales[at] = static_cast<float>(first_.scales.value(scale));
       } else {
@@ -83,7 +74,7 @@ void ListedRows::quantize(const float* x, int64_t r, Scratch& scratch, Quantized
     if (random) {
       const auto start = static_cast<uint64_t>((call_.row_offset + r) * cols + first);
       scratch.draws.resize(static_cast<size_t>(n));
-      fill_draws(call_.place, start, q_.random_bits, scratch.draws);
+      random_draws(call_.place, start, q_.random_bits, scratch.draws.data(), scratch.draws.size());
     }
     element_codes(block, scale, is_finite_maximum(maximum), random ? scratch.draws.data() : nullptr, codes);
   }
@@ -104,37 +95,59 @@ void ListedRows::store_codes(int64_t r, const uint32_t* codes, Quantized& out) c
   }
 }
 
-uint32_t ListedRows::scale_code(const BlockView& x, int32_t maximum, uint32_t draw, uint32_t* codes,
-                                bool& has_codes) const {
-  if (is_finite_maximum(maximum) && maximum != 0) {
-    const float amax = float_of(static_cast<uint32_t>(maximum));
-    const int64_t code = second_ ? chosen_code(x, amax, draw, codes, has_codes) : first_.scales.code(amax);
-    if (code >= 0) return static_cast<uint32_t>(code);
-  }
-  return block_scale_code(q_, x, block_maximum(x), t_, draw);
+uint32_t ListedRows::scale_draw(int64_t index) const {
+  if (!is_stochastic(q_.scale_rounding)) return 0;
+  return random_draw(call_.place.scale_rounding(), static_cast<uint64_t>(index), q_.random_bits);
 }
 
-int64_t ListedRows::chosen_code(const BlockView& x, float amax, uint32_t draw, uint32_t* codes, bool& has_codes) const {
-  const bool is_known = looks_up_ && q_.arithmetic == Arithmetic::exact && q_.prescale == 1.0f &&
-                        q_.decode == Decode::scale_then_tensor && q_.error_order == ErrorOrder::fp64 &&
-                        x.cols <= most_micro_width && amax > 0x1p-100f && amax < 0x1p100f;
-  const auto of_core = [&] { return listed_choice(spec_, x.data, x.cols, amax, t_, draw); };
-  if (!is_known) return of_core();
-  const uint32_t a = grid_scale_code(first_, x, amax, draw), b = grid_scale_code(*second_, x, amax, draw);
-  uint32_t codes_of_b[most_micro_width];
-  float of_a = 0.0f, of_b = 0.0f;
-  if (!error_under(first_, x, amax, a, codes, of_a) || !error_under(*second_, x, amax, b, codes_of_b, of_b))
-    return of_core();
-  has_codes = is_listed_nearest(q_.rounding);
-  if (a == b && are_equal(x.cols, codes, codes_of_b)) return a;
-  const double difference = static_cast<double>(of_b) - static_cast<double>(of_a);
-  const double sum = static_cast<double>(of_b) + static_cast<double>(of_a);
-  if (!(std::fabs(difference) > least_apart * sum) || !(sum > 0x1p-60)) {
-    has_codes = false;
-    return of_core();
+uint32_t ListedRows::scale_code(const BlockView& x, int64_t b, int64_t index, Scratch& scratch, bool& has_codes) const {
+  const int32_t maximum = scratch.maxima[static_cast<size_t>(b)];
+  if (is_finite_maximum(maximum) && maximum != 0) {
+    const int64_t code = second_ ? chosen_code(x, b, index, scratch, has_codes)
+                                 : first_.scales.code(float_of(static_cast<uint32_t>(maximum)));
+    if (code >= 0) return static_cast<uint32_t>(code);
   }
-  if (difference < 0.0) std::copy_n(codes_of_b, x.cols, codes);
-  return difference < 0.0 ? b | choice_flag : a;
+  return block_scale_code(q_, x, block_maximum(x), t_, scale_draw(index));
+}
+
+void ListedRows::try_grids(const float* x, int64_t first_index, int64_t step, Scratch& scratch) const {
+  const auto cols = static_cast<int64_t>(scratch.codes.size());
+  for (const Grid* grid : {&first_, &*second_}) {
+    auto& [codes, trials] = scratch.under[grid == &first_ ? 0 : 1];
+    codes.resize(scratch.codes.size());
+    trials.assign(scratch.maxima.size(), {});
+    for (size_t b = 0; b < trials.size(); ++b) {
+      const auto maximum = static_cast<uint32_t>(scratch.maxima[b]);
+      const int64_t first = static_cast<int64_t>(b) * step;
+      const float amax = float_of(maximum);
+      if (!(amax > 0x1p-100f && amax < 0x1p100f)) continue;
+      const BlockView block = {x + first, cols, 1, 1, std::min(step, cols - first), step};
+      const uint32_t code = grid_scale_code(*grid, block, amax, scale_draw(first_index + static_cast<int64_t>(b)));
+      trials[b] = {code, multiplier_under(*grid, code), static_cast<float>(grid->scales.value(code)),
+                   float_of(0x7f000000u - (maximum & 0x7f800000u))};  // 2^-floor(log2 amax)
+    }
+    look_up_errors(grid->look_up, x, cols, step, t_.g, q_.error, codes.data(), trials.data());
+  }
+}
+
+int64_t ListedRows::chosen_code(const BlockView& x, int64_t b, int64_t index, Scratch& scratch, bool& has_codes) const {
+  const auto at = static_cast<size_t>(b), start = static_cast<size_t>(b * x.count);
+  const auto of_core = [&] {
+    const float amax = float_of(static_cast<uint32_t>(scratch.maxima[at]));
+    return listed_choice(spec_, x.data, x.cols, amax, t_, scale_draw(index));
+  };
+  if (!tries_) return of_core();
+  const ListedTrial &first = scratch.under[0].trials[at], &second = scratch.under[1].trials[at];
+  if (first.multiplier == 0.0f || second.multiplier == 0.0f || (first.left | second.left) != 0) return of_core();
+  const uint32_t *const codes = &scratch.under[0].codes[start], *const others = &scratch.under[1].codes[start];
+  const double of_first = static_cast<double>(first.error), of_second = static_cast<double>(second.error);
+  const bool is_same = first.code == second.code && are_equal(x.cols, codes, others);
+  const bool is_clear = std::fabs(of_second - of_first) > least_apart * (of_first + of_second);
+  if (!is_same && !(is_clear && of_first + of_second > 0x1p-60)) return of_core();
+  const bool is_second = !is_same && of_second < of_first;
+  has_codes = is_listed_nearest(q_.rounding);
+  std::copy_n(is_second ? others : codes, x.cols, &scratch.codes[start]);
+  return is_second ? second.code | choice_flag : first.code;
 }
 
 void ListedRows::fill_multipliers(Grid& grid) const {
@@ -152,15 +165,6 @@ uint32_t ListedRows::grid_scale_code(const Grid& grid, const BlockView& x, float
   const int64_t code = grid.scales.code(amax);
   if (code >= 0) return static_cast<uint32_t>(code);
   return apply_scale_policies(q_, rule_code(&grid == &first_ ? q_ : of_second_, x, amax, t_, draw));
-}
-
-bool ListedRows::error_under(const Grid& grid, const BlockView& x, float amax, uint32_t code, uint32_t* codes,
-                             float& error) const {
-  const auto s = static_cast<float>(grid.scales.value(code));
-  const float multiplier = multiplier_under(grid, code);
-  const float unit = float_of(0x7f000000u - (bits_of(amax) & 0x7f800000u));  // 2^-floor(log2 amax)
-  return multiplier != 0.0f &&
-         look_up_errors(grid.look_up, x.data, x.cols, {multiplier}, s, t_.g, unit, q_.error, codes, error) == 0;
 }
 
 void ListedRows::element_codes(const BlockView& x, uint32_t scale, bool is_finite, const uint32_t* draws,

@@ -19,6 +19,10 @@ class ListedRows {
   struct Scratch {
     std::vector<int32_t> maxima;
     std::vector<uint32_t> codes, draws;
+    struct {
+      std::vector<uint32_t> codes;
+      std::vector<ListedTrial> trials;
+    } under[2];  // the grids of a choice
   };
 
   /// `spec` is that of the call and outlives this.
@@ -36,16 +40,16 @@ class ListedRows {
     std::array<float, 256> multipliers{};  // listed_multiplier by scale code, of scales of 8 bits
   };
 
-  // These may write the element codes, too, and then say so.
-  uint32_t scale_code(const BlockView& x, int32_t maximum, uint32_t draw, uint32_t* codes, bool& has_codes) const;
-  int64_t chosen_code(const BlockView& x, float amax, uint32_t draw, uint32_t* codes, bool& has_codes) const;
+  uint32_t scale_draw(int64_t index) const;
+  void try_grids(const float* x, int64_t first_index, int64_t step, Scratch& scratch) const;
+  // Of block b; these may write its element codes, too, and then say so.
+  uint32_t scale_code(const BlockView& x, int64_t b, int64_t index, Scratch& scratch, bool& has_codes) const;
+  int64_t chosen_code(const BlockView& x, int64_t b, int64_t index, Scratch& scratch, bool& has_codes) const;
   void store_codes(int64_t r, const uint32_t* codes, Quantized& out) const;
   bool are_equal(int64_t n, const uint32_t* a, const uint32_t* b) const;
   void fill_multipliers(Grid& grid) const;
   float multiplier_under(const Grid& grid, uint32_t code) const;
   uint32_t grid_scale_code(const Grid& grid, const BlockView& x, float amax, uint32_t draw) const;
-  bool error_under(const Grid& grid, const BlockView& x, float amax, uint32_t code, uint32_t* codes,
-                   float& error) const;
   void element_codes(const BlockView& x, uint32_t scale, bool is_finite, const uint32_t* draws, uint32_t* out) const;
 
   const QuantizeCall& call_;
@@ -55,9 +59,9 @@ class ListedRows {
   Grid first_;
   std::optional<Grid> second_;
   Quantizer of_second_;
-  double units_;   // g/p
-  uint32_t flag_;  // choice_flag where there is a choice
-  bool looks_up_;
+  double units_;                   // g/p
+  uint32_t flag_;                  // choice_flag where there is a choice
+  bool looks_up_, tries_ = false;  // both grids, a row at a time
 };
 
 }  // namespace fp4
