@@ -48,6 +48,22 @@ void compare_drawn(int count, uint32_t seed) {
   backends.report("drawn operands and products");
 }
 
+// At the definition's speed a row of attention weights took as long as the rest of the step.
+TEST_CASE("one tensor factor a row goes to the vectors", "[quick]") {
+  const QuantSpec row = quant_spec_from_words("nvfp4,tensor_scale=row"), plain = quant_spec_from_words("nvfp4");
+  const std::vector<float> x(size_t{40} * 300, 1.0f);
+  Quantized stored;
+  reference_backend().quantize({.x = view_of(x.data(), 40, 300), .spec = row}, stored);
+  for (const Backend* fast : backends_under_test()) {
+    if (fast->name() == std::string("gpu")) continue;
+    INFO(fast->name());
+    CHECK(fast->supports_quantize({.x = view_of(x.data(), 40, 300), .spec = row}));
+    CHECK(fast->supports_dequantize(stored));
+    CHECK(fast->supports_gemm(row, plain, {.accumulator = {.kind = AccumulatorKind::fma}}));
+    CHECK_FALSE(fast->supports_gemm(row, plain, {}));  // in blocks: without factors, which the Dispatcher puts back
+  }
+}
+
 TEST_CASE("drawn operands, which reach every engine", "[quick]") {
   cpu::quantize_uses.reset();
   compare_drawn(1500, 1);
