@@ -64,6 +64,14 @@ TEST_CASE("one tensor factor a row goes to the vectors", "[quick]") {
   }
 }
 
+TEST_CASE("factors of rows without columns", "[quick]") {
+  Comparison backends;
+  const float none = 0.0f;
+  for (const char* words : {"nvfp4,tensor_scale=outer128", "nvfp4,tensor_scale=row", "nvfp4"})
+    backends.operand({.x = view_of(&none, 4, 0), .spec = quant_spec_from_words(words)}, words);
+  backends.report("operands without columns");
+}
+
 TEST_CASE("drawn operands, which reach every engine", "[quick]") {
   cpu::quantize_uses.reset();
   compare_drawn(1500, 1);

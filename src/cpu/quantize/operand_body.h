@@ -113,7 +113,8 @@ FP4_TARGET inline void quantize_to(const QuantizeCall& call, Quantized& out) {
   shape.scales_per_panel = shape.padded / shape.block;
   shape.outer_count = call.spec.tensor_scale_cols(plan.cols);
   const float stored = plan.has_tensor_factor ? stored_factor(plan.q.decode, plan.factor, out.amax) : 1.0f;
-  out.tensor_scale.assign(shape.outer_count > 0 ? static_cast<size_t>(plan.rows * shape.outer_count) : 1, stored);
+  const bool of_rows = call.spec.tensor_scale_cols(1) > 0;  // of no column, outer128 has no factor
+  out.tensor_scale.assign(of_rows ? static_cast<size_t>(plan.rows * shape.outer_count) : 1, stored);
   Quantization z;
   z.plan = &plan;
   z.out = &shape;
