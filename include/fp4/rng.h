@@ -60,14 +60,19 @@ FP4_HD constexpr PhiloxBlock random_block(RandomPlace at, uint64_t block) {
                        static_cast<uint32_t>(at.seed), static_cast<uint32_t>(at.seed >> 32));
 }
 
+// The n bits from `bit` on, a multiple of n.
+FP4_HD constexpr uint32_t draw_of(const PhiloxBlock& block, uint32_t bit, int n) {
+  const uint32_t word = block.word[bit / 32] >> (bit % 32);
+  return n == 32 ? word : word & ((1u << n) - 1u);
+}
+
 // The n-bit draw of position i; n divides 32.
 FP4_HD constexpr uint32_t random_draw(RandomPlace at, uint64_t i, int n) {
   const uint32_t bits = static_cast<uint32_t>(n);
   const uint64_t per_block = 128u / bits;
   const PhiloxBlock block = random_block(at, i / per_block);
   const uint32_t bit = static_cast<uint32_t>(i % per_block) * bits;
-  const uint32_t word = block.word[bit / 32] >> (bit % 32);
-  return n == 32 ? word : word & ((1u << bits) - 1u);
+  return draw_of(block, bit, n);
 }
 
 // The same of `count` positions from `first` on, a block at a time.
@@ -76,8 +81,7 @@ inline void random_draws(RandomPlace at, uint64_t first, int n, uint32_t* out, u
   for (uint64_t k = 0; k < count; ++k) {
     const uint64_t bit = (first + k) * static_cast<uint64_t>(n);
     if (k == 0 || bit % 128 == 0) block = random_block(at, bit / 128);
-    const uint32_t word = block.word[bit % 128 / 32] >> (bit % 32);
-    out[k] = n == 32 ? word : word & ((1u << n) - 1u);
+    out[k] = draw_of(block, static_cast<uint32_t>(bit % 128), n);
   }
 }
 

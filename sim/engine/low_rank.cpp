@@ -69,9 +69,8 @@ LowRank low_rank(Tape& tape, MatrixView view, double share, RandomPlace draws) {
   const LowRank out = {tape.arena.tensor(rank, rows), tape.arena.tensor(1, rank), tape.arena.tensor(rank, cols),
                        tape.arena.tensor(rows, cols)};
   for (const Tensor& t : {out.left, out.values, out.right}) std::fill(t.data, t.data + t.size(), 0.0f);
-  const int panel = tape.k.panel_width, padded = (cols + panel - 1) / panel * panel;
   const float* by_rows = pack(tape, {view.data, view.row_stride, view.col_stride}, rows, cols);
-  if (!tape.k.all_finite(by_rows, int64_t{padded} * rows)) {
+  if (!tape.k.all_finite(by_rows, tape.k.packed_size(rows, cols))) {
     for (int r = 0; r < rows; ++r)
       for (int c = 0; c < cols; ++c) out.rest.row(r)[c] = view.at(r, c);
     return out;
@@ -93,7 +92,7 @@ LowRank low_rank(Tape& tape, MatrixView view, double share, RandomPlace draws) {
   to_rows();
   tape.k.wide_gemm(b.data(), y.data(), by_rows, width, cols, rows);  // B
   for (int i = 0; i < width; ++i)
-    for (int j = 0; j < width; ++j) g(i, j) = dot(b, i, j);
+    for (int j = 0; j <= i; ++j) g(i, j) = g(j, i) = dot(b, i, j);
   const Dense w = diagonalise(g);
 
   std::vector<int> order(static_cast<size_t>(width));

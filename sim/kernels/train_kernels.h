@@ -167,6 +167,7 @@ struct Kernels {
   // C[i][j] = sum over k of A(i,k) B(k,j), fma in ascending k. A(i,k) = a[i*a_row + k*a_col]; B likewise, packed
   // first into panels of panel_width columns: [ceil(n/panel_width)][k][panel_width], the last one padded with 0.
   int panel_width;
+  int64_t packed_size(int k, int n) const { return int64_t{(n + panel_width - 1) / panel_width * panel_width} * k; }
   void (*pack)(float* packed, const float* b, int64_t b_row, int64_t b_col, int k, int n);
   void (*gemm)(float* c, int64_t c_row, const float* a, int64_t a_row, int64_t a_col, const float* packed, int m, int n,
                int k);

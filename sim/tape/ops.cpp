@@ -182,12 +182,8 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
   const auto corner = [=](int i) { return int64_t{i / heads} * context * cols + int64_t{i % heads} * width; };
   Var y = tape.variable(rows, cols, true);
   float* p = tape.arena.take<float>(tiles * square);
-  const int panel = tape.k.panel_width;
-  const auto packed_size = [=](int columns, int depth) {
-    return int64_t{(columns + panel - 1) / panel * panel} * depth;
-  };
-  float* packed =
-      tape.arena.take<float>(packed_size(context, context) + packed_size(width, context) + packed_size(context, width));
+  float* packed = tape.arena.take<float>(tape.k.packed_size(context, context) + tape.k.packed_size(context, width) +
+                                         tape.k.packed_size(width, context));
   for (int i = 0; i < tiles; ++i) {
     const int64_t at = corner(i);
     float* s = p + i * square;
@@ -376,8 +372,7 @@ Var interaction(Tape& tape, Var x, Var y) {
 }
 
 float* pack(Tape& tape, Matrix b, int k, int n) {
-  const int panel = tape.k.panel_width;
-  float* packed = tape.arena.take<float>(int64_t{(n + panel - 1) / panel * panel} * k);
+  float* packed = tape.arena.take<float>(tape.k.packed_size(k, n));
   tape.k.pack(packed, b.data, b.row, b.col, k, n);
   return packed;
 }

@@ -83,14 +83,13 @@ void encode_rows(RowFormat format, const MatrixView& x, const RowRounding& how, 
   const int bits = row_of(row_format_table, format).integer_bits;
   out.codes.resize(static_cast<size_t>(x.rows * x.cols));
   out.integer.resize(static_cast<size_t>(x.rows));
-  std::vector<uint32_t> draws(is_stochastic(how.mode) ? out.codes.size() : 0);
-  random_draws(how.place, 0, how.random_bits, draws.data(), draws.size());
+  std::vector<uint32_t> draws(is_stochastic(how.mode) ? static_cast<size_t>(x.cols) : 0);  // of a row
   for (int64_t r = 0; r < x.rows; ++r) {
     const IntegerRow row = out.integer[static_cast<size_t>(r)] = integer_row_of(bits, x, r);
+    random_draws(how.place, static_cast<uint64_t>(r * x.cols), how.random_bits, draws.data(), draws.size());
     for (int64_t c = 0; c < x.cols; ++c) {
-      const auto at = static_cast<size_t>(r * x.cols + c);
-      const RoundingDraw draw = {how.mode, how.random_bits, draws.empty() ? 0u : draws[at]};
-      out.codes[at] = static_cast<uint8_t>(integer_code(bits, row, x.at(r, c), draw));
+      const RoundingDraw draw = {how.mode, how.random_bits, draws.empty() ? 0u : draws[static_cast<size_t>(c)]};
+      out.codes[static_cast<size_t>(r * x.cols + c)] = static_cast<uint8_t>(integer_code(bits, row, x.at(r, c), draw));
     }
   }
 }

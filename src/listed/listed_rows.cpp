@@ -112,22 +112,26 @@ uint32_t ListedRows::scale_code(const BlockView& x, int64_t b, int64_t index, Sc
 
 void ListedRows::try_grids(const float* x, int64_t first_index, int64_t step, Scratch& scratch) const {
   const auto cols = static_cast<int64_t>(scratch.codes.size());
-  for (const Grid* grid : {&first_, &*second_}) {
-    auto& [codes, trials] = scratch.under[grid == &first_ ? 0 : 1];
-    codes.resize(scratch.codes.size());
-    trials.assign(scratch.maxima.size(), {});
-    for (size_t b = 0; b < trials.size(); ++b) {
-      const auto maximum = static_cast<uint32_t>(scratch.maxima[b]);
-      const int64_t first = static_cast<int64_t>(b) * step;
-      const float amax = float_of(maximum);
-      if (!(amax > 0x1p-100f && amax < 0x1p100f)) continue;
-      const BlockView block = {x + first, cols, 1, 1, std::min(step, cols - first), step};
-      const uint32_t code = grid_scale_code(*grid, block, amax, scale_draw(first_index + static_cast<int64_t>(b)));
-      trials[b] = {code, multiplier_under(*grid, code), static_cast<float>(grid->scales.value(code)),
-                   float_of(0x7f000000u - (maximum & 0x7f800000u))};  // 2^-floor(log2 amax)
+  const Grid* const grids[] = {&first_, &*second_};
+  for (auto& [codes, trials] : scratch.under)
+    codes.resize(scratch.codes.size()), trials.assign(scratch.maxima.size(), {});
+  for (size_t b = 0; b < scratch.maxima.size(); ++b) {
+    const auto maximum = static_cast<uint32_t>(scratch.maxima[b]);
+    const int64_t first = static_cast<int64_t>(b) * step;
+    const float amax = float_of(maximum);
+    if (!(amax > 0x1p-100f && amax < 0x1p100f)) continue;
+    const BlockView block = {x + first, cols, 1, 1, std::min(step, cols - first), step};
+    const uint32_t draw = scale_draw(first_index + static_cast<int64_t>(b));
+    for (const int i : {0, 1}) {
+      const uint32_t code = grid_scale_code(*grids[i], block, amax, draw);
+      scratch.under[i].trials[b] = {code, multiplier_under(*grids[i], code),
+                                    static_cast<float>(grids[i]->scales.value(code)),
+                                    float_of(0x7f000000u - (maximum & 0x7f800000u))};  // 2^-floor(log2 amax)
     }
-    look_up_errors(grid->look_up, x, cols, step, t_.g, q_.error, codes.data(), trials.data());
   }
+  for (const int i : {0, 1})
+    look_up_errors(grids[i]->look_up, x, cols, step, t_.g, q_.error, scratch.under[i].codes.data(),
+                   scratch.under[i].trials.data());
 }
 
 int64_t ListedRows::chosen_code(const BlockView& x, int64_t b, int64_t index, Scratch& scratch, bool& has_codes) const {
