@@ -146,6 +146,32 @@ void make_holes(Quantized& q, Random& random) {
   }
 }
 
+// All columns, or half of the stretches of 16 and more, are pairs of opposites, scales included: whole dots and sums of
+// dots cancel, and what lies far below them is left.
+void make_opposites(Pair& p, Random& random) {
+  const int64_t half = p.a.cols / 64 * 32, width = one_of<int64_t>(random, {1, 8, 8, 8, half, half, half});
+  const int64_t stretch = larger<int64_t>(16, 2 * width);
+  const bool everywhere = pick(random, 2) == 0;
+  bool here = everywhere;
+  for (int64_t first = 0; first + 2 * width <= p.a.cols; first += 2 * width) {
+    if (first % stretch == 0 && !everywhere) here = pick(random, 2) == 0;
+    for (Quantized* q : {&p.a, &p.b}) {
+      for (int64_t r = 0; here && r < q->rows; ++r) {
+        for (int64_t k = first; k < first + width; ++k) {
+          q->set_code(r, k + width, q->code(r, k) ^ (q == &p.a ? element_of(*q).sign_code() : 0u));
+          const auto from = static_cast<size_t>(q->scale_index(r, k)),
+                     to = static_cast<size_t>(q->scale_index(r, k + width));
+          if (is_real(q->spec.scale)) {
+            q->real_scales[to] = q->real_scales[from];
+          } else {
+            q->scales[to] = q->scales[from];
+          }
+        }
+      }
+    }
+  }
+}
+
 // All kinds of codes on both sides, scales together and so far apart that terms lose some or all of their bits.
 Pair near_and_far(Words words, int round, Random& random) {
   const int64_t k = 1 + pick(random, 260);
@@ -162,6 +188,17 @@ Pair near_and_far(Words words, int round, Random& random) {
   for (const Accumulator& row : accumulators()) {
     if (pick(random, 2) == 0) p.rows.push_back(row);
   }
+  return p;
+}
+
+// Dots and sums that cancel, beside terms that lose some or all of their bits to them.
+Pair opposites(Words words, int round, Random& random) {
+  const int64_t k = 64 + pick(random, 200);
+  const int spread = one_of(random, {5, 45, 60});
+  Pair p = {drawn(words[0], 1 + pick(random, 10), k, all_codes[round % 6], true, -20, spread, random),
+            drawn(words[1], 1 + pick(random, 20), k, all_codes[round / 6 % 6], true, -3, spread / 2, random),
+            accumulators()};
+  make_opposites(p, random);
   return p;
 }
 
@@ -451,10 +488,11 @@ bool may_grow(Words words) {
   const std::string a = words[0];
   return is_mxfp8(words) || a == "mxfp8,block=16" || a == "mxfp6_e3m2";
 }
-// Of a drawing over very many cases a share is compared (share.h).
-enum class Cases { all, shared };
+// Of a drawing over very many cases one in `of` is compared where a share is asked for (share.h).
+constexpr uint32_t all = 1, third = 3, shared = UINT32_MAX;
 
-void compare(Pair (*draw)(Words, int round, Random&), bool (*fits)(Words), int rounds, Cases cases = Cases::all) {
+void compare(Pair (*draw)(Words, int round, Random&), bool (*fits)(Words), int rounds, uint32_t of = all) {
+  const uint32_t one_in = smaller(of, large_share() / share());
   uint32_t seed = 1;
   for (const auto& words : formats) {
     if (!fits(words)) continue;
@@ -464,7 +502,7 @@ void compare(Pair (*draw)(Words, int round, Random&), bool (*fits)(Words), int r
       const std::string what = std::string(words[0]) + " | " + words[1] + " round " + std::to_string(round) + " K " +
                                std::to_string(p.a.cols);
       for (const Accumulator& row : p.rows)
-        if (cases == Cases::all || next_case_runs(large_share() / share())) compare_products(p.a, p.b, row, what);
+        if (one_in == 1 || next_case_runs(one_in)) compare_products(p.a, p.b, row, what);
     }
   }
 }
@@ -528,13 +566,14 @@ TEST_CASE("a row that overflows", "[quick]") { compare(overflowing_row, is_mxfp8
 TEST_CASE("sums that have grown", "[quick]") { compare(grown_sums, may_grow, 16); }
 TEST_CASE("scales of zero", "[quick]") { compare(scales_of_zero, has_zeros, 8); }
 TEST_CASE("blocks that tie", "[quick]") { compare(tied_blocks, is_vector, 147); }
-TEST_CASE("rows that fade", "[quick]") { compare(fading_rows, is_vector, 12, Cases::shared); }
-TEST_CASE("codes and scales near and far", "[quick]") { compare(near_and_far, is_any, 72); }
-TEST_CASE("ends of fp32", "[quick]") { compare(ends_of_fp32, is_any, 22, Cases::shared); }
-TEST_CASE("the largest elements", "[quick]") { compare(largest_elements, is_any, 6, Cases::shared); }
-TEST_CASE("last bits around the cut", "[quick]") { compare(last_bits, is_any, 3, Cases::shared); }
-TEST_CASE("terms on both sides of the cut", "[quick]") { compare(around_the_cut, is_any, 2, Cases::shared); }
-TEST_CASE("spreads of scales", "[quick]") { compare(spreads, is_vector, 39, Cases::shared); }
+TEST_CASE("rows that fade", "[quick]") { compare(fading_rows, is_vector, 12, shared); }
+TEST_CASE("codes and scales near and far", "[quick]") { compare(near_and_far, is_any, 72, third); }
+TEST_CASE("terms that cancel", "[quick]") { compare(opposites, is_any, 36, third); }
+TEST_CASE("ends of fp32", "[quick]") { compare(ends_of_fp32, is_any, 22, shared); }
+TEST_CASE("the largest elements", "[quick]") { compare(largest_elements, is_any, 6, shared); }
+TEST_CASE("last bits around the cut", "[quick]") { compare(last_bits, is_any, 3, shared); }
+TEST_CASE("terms on both sides of the cut", "[quick]") { compare(around_the_cut, is_any, 2, shared); }
+TEST_CASE("spreads of scales", "[quick]") { compare(spreads, is_vector, 39, shared); }
 TEST_CASE("sums at 2^24", "[quick]") { compare(sums_at_2_24, is_level, 12); }
 TEST_CASE("long rows", "[quick]") { compare(long_rows, is_long, 10); }
 TEST_CASE("odd dots of 17 bits", "[quick]") { compare(odd_dots, is_wide, 4); }
