@@ -9,8 +9,7 @@ import unittest
 from support import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools/scripts"))
-import notebook  # noqa: E402
+import notebook
 
 
 def texts(cells):

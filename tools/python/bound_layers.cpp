@@ -76,7 +76,7 @@ Json cross_entropy(const Arguments& given) {
                                    true);  // is only read
   const sim::Var mean = sim::cross_entropy(tape, v, labels.data(), nullptr);
   tape.backward(mean);
-  return {{"loss", mean->value.data[0]},
+  return {{"loss", array_of(Dtype::f32, {1}, std::vector<float>{mean->value.data[0]})},
           {"gradient", array_of(Dtype::f32, logits.shape, std::vector<float>(v->grad, v->grad + v->value.size()))}};
 }
 

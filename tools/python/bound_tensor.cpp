@@ -111,7 +111,7 @@ QuantizeReport Tensor::report(MatrixView x, int threads) const {
 Json Tensor::to_layout(const std::string& scales, const std::string& nibbles) const {
   const golden::ScaleLayout layout = golden::scale_layout_of("scales", scales);
   const golden::CodeLayout order = golden::code_layout_of("nibbles", nibbles);
-  if (layout != golden::ScaleLayout::linear && q_.scales.empty())
+  if (layout != golden::ScaleLayout::linear && (!q_.spec.has_scale() || is_real(q_.spec.scale)))
     throw Error("scales: layout " + scales + " is one of one-byte scales; accepted for this spec: linear");
   Json out = {{"codes", array("codes")}, {"scales", array("scales")}, {"tensor_scale", array("tensor_scale")}};
   const golden::CodeLayoutInfo& row = row_of(golden::code_layout_table, order);

@@ -11,6 +11,8 @@ def _by_dlpack(x, name):
     device = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else HOST[0]
     if int(device) not in HOST:
         raise Error(f"{name}: lies in the memory of device type {int(device)}; accepted: memory of the host (x.cpu())")
+    if hasattr(x, "resolve_neg"):  # a bit that DLPack does not hand on
+        x = x.resolve_neg()
     if str(getattr(x, "dtype", "")) == "torch.bfloat16":
         import torch
 
@@ -44,7 +46,7 @@ def floats(x, name):
     """x as float32, itself where it is float32."""
     array, is_bfloat16 = held(x, name)
     if is_bfloat16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
+        return np.asarray(np.left_shift(array, 16, dtype=np.uint32)).view(np.float32)
     kind = array.dtype.kind
     if kind not in "fiub" and not (kind == "V" and array.dtype.type.__module__ == "ml_dtypes"):
         said = type(x).__name__ if array.dtype == object and array.ndim == 0 else array.dtype

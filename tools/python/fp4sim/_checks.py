@@ -1,9 +1,8 @@
 """Checks of arguments, with the command line's words in the messages."""
-import json
 import operator
 import os
 
-from ._core import Error
+from ._core import Error, json_of
 
 
 def whole(value, name, low, high):
@@ -46,10 +45,7 @@ def recipe_of(value):
     """A recipe for the library: its name, the path of its .json file, or the JSON of a dict."""
     if not isinstance(value, dict):
         return os.fsdecode(value) if isinstance(value, os.PathLike) else word(value, "--recipe")
-    try:
-        return json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as problem:
-        raise Error(f"--recipe: {problem}") from None
+    return json_of(value, "--recipe")
 
 
 def path(value, name):

@@ -8,6 +8,7 @@ from ._checks import path, word
 from ._core import Error
 from ._program import read, recipes, run, words_of_options
 from ._results import Effects, Front, Picture, Result, Table
+from ._words import Spec
 
 # Every command, and what Python has for it; a text in brackets says why there is no function.
 COMMANDS = {
@@ -33,7 +34,7 @@ def _of(kind, words, options, **keywords):
 
 
 def _list(values):
-    return [values] if isinstance(values, (str, os.PathLike)) else list(values)
+    return [values] if isinstance(values, (str, os.PathLike, Spec)) else list(values)
 
 
 class _Arrays:
@@ -55,7 +56,9 @@ class _Arrays:
 
         named = entry if isinstance(entry, dict) else {f"array{len(self.paths)}": entry}
         for name, array in named.items():
-            place = os.path.join(self.folder.name, name.replace("/", "_") + ".npy")
+            place = os.path.join(self.folder.name, str(name).replace("/", "_") + ".npy")
+            if place in self.paths:
+                raise Error(f"{name}: two arrays have this name, / counting as _; accepted: one each")
             np.save(place, floats(array, name))
             self.paths.append(place)
 

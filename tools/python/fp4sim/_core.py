@@ -200,6 +200,14 @@ class _Callables:
 callables = _Callables()
 
 
+def json_of(value, name):
+    """The JSON of a dict; Error for what JSON cannot hold."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as problem:
+        raise Error(f"{name}: {problem}; accepted: words, finite numbers, lists and dicts of Python") from None
+
+
 def call(name, /, *, long=False, keep=None, poll=None, asks=False, **arguments):
     """The result of a row of the library. Error for what it refuses.
 
@@ -208,7 +216,7 @@ def call(name, /, *, long=False, keep=None, poll=None, asks=False, **arguments):
     poll   called ten times a second meanwhile
     asks   Python's own rounding or scale stands behind a handle or in a file among the arguments
     """
-    sent = json.dumps(arguments, allow_nan=False).encode()
+    sent = json_of(arguments, name).encode()
     text = _text_of(lambda: _library.fp4py_call(name.encode(), sent), long, keep, poll, asks or b"calls" in sent)
     if text is None:
         raise MemoryError("fp4sim: out of memory")

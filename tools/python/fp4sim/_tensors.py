@@ -1,5 +1,4 @@
 """Quantised tensors, products, Hadamards and random draws."""
-import json
 import math
 import os
 
@@ -197,7 +196,7 @@ def gemm(a, b, spec: "str | Spec | None" = None, *, spec_b: "str | Spec | None" 
             raise Error("gemm: both sides are floats; give spec")
         spec = ready.spec
     if isinstance(accumulator, dict):
-        accumulator = json.dumps(accumulator)
+        accumulator = _core.json_of(accumulator, "--accumulator")
     sides, keep = [], []
     for x, name in ((a, "a"), (b, "b")):
         given, owner = (x._handle.address, x) if isinstance(x, Quantized) else _core.arrays().operand(x, name)

@@ -49,16 +49,22 @@ class Attention(Converted):
         elif not self.batch_first:
             query, key, value = (t.transpose(0, 1) for t in (query, key, value))
         batch, length = query.shape[:2]
+        keys = key.shape[1]
+        for word, given, axes, fits in (("key", key, 2, [(batch, keys)]), ("value", value, 2, [(batch, keys)]),
+                                        ("key_padding_mask", key_padding_mask, 9, [(batch, keys)]),
+                                        ("attn_mask", attn_mask, 9, [(length, keys), (batch * self.num_heads, length, keys)])):
+            if given is not None and given.shape[:axes] not in fits:
+                raise Error(f"{word}: is {tuple(given.shape)}; accepted: {' or '.join(map(str, fits))}")
         weights, biases = self._weights()
         q, k, v = (self._group.linear(self, number, x, weight, bias)
                    for number, x, weight, bias in zip(self._numbers, (query, key, value), weights, biases))
         k, v, extra = self._more_keys(k, v, batch)
-        q, k, v = (t.reshape(batch, -1, self.num_heads, self.head_dim).transpose(1, 2) for t in (q, k, v))
+        q, k, v = (t.reshape(batch, t.shape[1], self.num_heads, self.head_dim).transpose(1, 2) for t in (q, k, v))
         mask = self._mask(attn_mask, key_padding_mask, batch, extra, q)
         scores = self._scores(q, k)
         shares = torch.softmax(scores if mask is None else scores + mask, -1)
-        kept = nn.functional.dropout(shares, self.dropout, self.training)
-        y = self._product("pv", kept, v.transpose(2, 3))
+        shares = nn.functional.dropout(shares, self.dropout, self.training)
+        y = self._product("pv", shares, v.transpose(2, 3))
         y = self._group.linear(self, self._numbers[3], y.transpose(1, 2).reshape(batch, length, self.embed_dim),
                                self.out_proj.weight, self.out_proj.bias)
         if not need_weights:
@@ -96,7 +102,7 @@ class Attention(Converted):
                 continue
             if mask.dtype in (torch.bool, torch.uint8):
                 mask = like.new_zeros(mask.shape).masked_fill(mask.bool(), -math.inf)
-            mask = mask.reshape(shape) if shape else mask.reshape(batch, -1, *mask.shape[1:]) if mask.dim() == 3 else mask
+            mask = mask.reshape(shape) if shape else mask.reshape(batch, self.num_heads, *mask.shape[1:]) if mask.dim() == 3 else mask
             mask = nn.functional.pad(mask, (0, extra)).to(like.dtype)
             total = mask if total is None else total + mask
         return total

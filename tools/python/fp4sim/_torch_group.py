@@ -96,8 +96,11 @@ class Group:
         for number in numbers:
             self.modules[number] = weakref.ref(module)
 
+    def module(self, number):
+        return self.modules.get(number, lambda: None)()
+
     def parameters(self):
-        found = {id(m): m for m in (reference() for reference in self.modules.values()) if m is not None}
+        found = {id(m): m for m in map(self.module, self.modules) if m is not None}
         return [p for module in found.values() for p in module.parameters()]
 
     def label(self):
@@ -131,10 +134,10 @@ class Group:
 
     def version(self, number):
         """The sum over its parameters; None for none that counts."""
-        module = self.modules[number]() if number in self.modules else None
+        module = self.module(number)
         if module is None or is_sharded(module, own := parameters_of(module)):
             return None
-        return sum([p._version for p in own])
+        return sum([p._version for p in own if not p.is_inference()])
 
     def changed(self, numbers=None):
         """Whether autograd has seen a parameter change since this step began."""
@@ -211,7 +214,7 @@ class Group:
         return self.step
 
     def sampled(self, number):
-        module = self.modules[number]() if number in self.modules else None
+        module = self.module(number)
         weight = None if module is None else next((p.detach() for p in module.parameters() if p.requires_grad), None)
         if weight is None or not self.watches or self.warned:
             return None
@@ -249,7 +252,9 @@ class Group:
 
     def linear(self, module, number, x, weight, bias):
         """[..., in] -> [..., out]; types as torch.nn.Linear has them, computed in float32."""
-        name, into, out = self.rows[number][:3]
+        name, into, out = self.rows[number][0] or "the layer", *self.rows[number][1:3]
+        if not isinstance(x, torch.Tensor) or x.layout is not torch.strided:
+            raise Error(f"{name}: the input is {getattr(x, 'layout', type(x).__name__)}; accepted: dense tensors of torch")
         self.refuse_traces(number)
         if type(weight).__name__ == "DTensor":
             raise Error(f"{name}: its weight is a DTensor, sharded over processes; accepted: fully_shard of torch 2, which gives "
@@ -259,6 +264,8 @@ class Group:
                         "first, then convert (FSDP of torch 1 is refused)")
         if x.dim() == 0 or x.shape[-1] != into:
             raise Error(f"{name}: the input is {tuple(x.shape)}; accepted: [..., {into}]")
+        if bias is not None and tuple(bias.shape) != (out,):  # what torch broadcasts
+            return self.linear(module, number, x, weight, None) + bias
         if x.dtype not in TYPES:
             raise Error(f"{name}: the input is {x.dtype}; accepted: {', '.join(map(str, TYPES))}")
         kind = autocast_type(x.device.type)

@@ -20,7 +20,8 @@ class Converted:
 
     def __setstate__(self, state):
         super().__setstate__(state)
-        self._group.add(self, self._numbers)
+        if self._group.module(self._number) is None:  # not copy.copy, whose group has the original
+            self._group.add(self, self._numbers)
 
     @property
     def step(self) -> int:
@@ -35,7 +36,7 @@ class Converted:
     def product(self, x, weight):
         if self._leaf and "weight" not in self._parameters:
             raise Error(f"{self._group.rows[self._number][0]}: its weight is no parameter any more; FSDP of torch 1 and the like "
-                        "cannot be used, fully_shard and DDP can")
+                        "cannot be used, fully_shard and DDP can; prune and parametrise before convert()")
         return self._group.linear(self, self._number, x, weight, self.bias)
 
     def extra_repr(self):

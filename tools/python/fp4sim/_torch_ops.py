@@ -7,6 +7,7 @@ host or of a lent device.
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import struct
 import weakref
@@ -105,10 +106,8 @@ def _sizes(x, weight, wide=-1):
     """(parts, rows, in, out, shape of the result): X [.., K] by W [M, K], or of each leading index X [N, K] by W [M, K]; with
     `wide` -2 dY [.., M] in X's place."""
     out, into = weight.shape[-2:]
-    if weight.dim() == 2:
-        return 1, x.numel() // max(weight.shape[wide], 1), into, out, (*x.shape[:-1], weight.shape[-3 - wide])
-    parts = weight.shape[:-2].numel()
-    return parts, x.shape[-2], into, out, (*x.shape[:-1], weight.shape[-3 - wide])
+    rows = math.prod(x.shape[:-1]) if weight.dim() == 2 else x.shape[-2]
+    return math.prod(weight.shape[:-2]), rows, into, out, (*x.shape[:-1], weight.shape[-3 - wide])
 
 
 def _run(group, number, training, place, sizes, like, x, weight, bias, fill, token=None):
@@ -170,9 +169,12 @@ def _forward(x, weight, bias, group, number, training, keeps):
     clock = group.clock(x, number)
     seed, step = group.place(number, training)
     own = None if clock is None else clock.clone()
+    token = (0, seed, step, training) if own is None else own
+    *sizes, shape = _sizes(x, weight)
+    if 0 in sizes:  # no product: the bias, or nothing
+        return (x.new_zeros(shape) if bias is None else bias.to(x.dtype).expand(shape).clone()), token, None
     if group.by_torch is not None and group.quantised(number):
         return group.by_torch.forward(number, x, weight, bias, seed, step), (0, seed, step, training), None
-    *sizes, shape = _sizes(x, weight)
 
     def fill(call, new, dense):
         y = new(shape, x)
@@ -181,7 +183,7 @@ def _forward(x, weight, bias, group, number, training, keeps):
         return y, kept
 
     call, (y, kept) = _run(group, number, training, (seed, 0, step), sizes, x, x, weight, bias, fill, own)
-    return y.to(x.device, x.dtype), (call.mark, seed, step, training) if own is None else own, kept.to(x.device) if keeps else None
+    return y.to(x.device, x.dtype), (call.mark, *token[1:]) if own is None else own, kept.to(x.device) if keeps else None
 
 
 def _linear(x, *rest):
@@ -205,6 +207,12 @@ def _backward(dy, x, weight, bias, kept, token, group, number, wanted):
     own = None if isinstance(token, tuple) or not group.is_captured or token.device != dy.device else token
     mark, seed, step, training = token if isinstance(token, tuple) else token.tolist() if own is None else (0, group.seed_here(), 0, 1)
     group.count_backward(number)
+    sizes = _sizes(dy, weight, -2)[:4]
+    if 0 in sizes:
+        made = _gradients(dy, weight, bias, wanted, lambda shape, like: dy.new_zeros(shape))
+        if made[2] is not None:
+            made[2] = dy.unsqueeze(0).sum(list(range(dy.dim())))
+        return _typed(made, dy, weight, bias)
     if group.by_torch is not None and group.quantised(number):
         return group.by_torch.backward(number, dy, x, weight, bias, wanted, seed % 2**64, step)
 
@@ -215,7 +223,6 @@ def _backward(dy, x, weight, bias, kept, token, group, number, wanted):
         call.point(dy=given, kept=codes, **dict(zip(MATRICES[5:], made)))
         return made, given, codes
 
-    sizes = _sizes(dy, weight, -2)[:4]
     _, (made, *_) = _run(group, number, training, (seed % 2**64, mark, step), sizes, dy, x, weight, bias, fill, own)
     return _typed(made, dy, weight, bias)
 
@@ -308,7 +315,8 @@ def call(name, *inputs):
     plain, eager, transformed = _ways[name]
     if not _is_old and torch._C._are_functorch_transforms_active():
         return transformed.apply(*inputs)
-    return eager.apply(*inputs) if torch.is_grad_enabled() else plain(*inputs)
+    watched = torch.is_grad_enabled() or torch.autograd.forward_ad._current_level >= 0
+    return eager.apply(*inputs) if watched else plain(*inputs)
 
 
 def define(name, schema, run, shapes, setup=None, backward=None, direct=None):

@@ -28,7 +28,8 @@ def reason_against(recipe, by_torch=True):
             return f"{name}: an accumulator without a name"
         for side in "ab":
             o = recipe[name][side]
-            if by_torch and ELEMENTS.get(o["element"], 9) + SCALES.get(o["scale"], 9) > 8:
+            bits = 9 if o["scale_rule"] == "encode" and o["scale"] != "e8m0" else SCALES.get(o["scale"], 9)  # 1/s needs 24
+            if by_torch and ELEMENTS.get(str(o["element"]), 9) + bits > 8:
                 return f"{name}.{side}: element {o['element']} with scale {o['scale']} is not exact in bf16"
             wrong = [f"{field} {o[field]}" for field, fits in OPERAND.items() if o.get(field, fits[0]) not in fits]
             if wrong:

@@ -116,7 +116,10 @@ define("hadamard", f"(Tensor x, int size, str signs, str normalise, bool inverse
 
 def _tensor(x):
     """x, or what another library's array shares by DLPack (JAX, CuPy, numpy), on its device."""
-    return x if isinstance(x, torch.Tensor) else torch.from_dlpack(x)
+    try:
+        return x if isinstance(x, torch.Tensor) else torch.from_dlpack(x)
+    except Exception as problem:
+        raise _core.Error(f"x: {type(x).__name__} is no tensor and shares none by DLPack: {problem}") from None
 
 
 def _at(seed, stream, step):
@@ -135,7 +138,10 @@ def quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, st
 def fake_quantize(x: torch.Tensor, spec: "str | Spec" = "mxfp4", *, seed: int = 0, stream: int = 0, step: int = 0,
                   **fields: Any) -> torch.Tensor:
     """x quantised and decoded again; its gradient passes straight through."""
-    return call("fake_quantize", _tensor(x), words_of(spec, fields), *_at(seed, stream, step))
+    x = _tensor(x)
+    if not x.is_floating_point():
+        raise _core.Error(f"x: is {x.dtype}; accepted: floating types, as the result has its type")
+    return call("fake_quantize", x, words_of(spec, fields), *_at(seed, stream, step))
 
 
 def gemm(a: torch.Tensor, b: torch.Tensor, spec: "str | Spec" = "mxfp4", *, spec_b: "str | Spec | None" = None,
@@ -144,10 +150,10 @@ def gemm(a: torch.Tensor, b: torch.Tensor, spec: "str | Spec" = "mxfp4", *, spec
     """fp4sim.gemm of two tensors [M, K] and [N, K], float32 [M, N] on their device."""
     words = words_of(spec, {})
     return torch.ops.fp4sim.gemm(_tensor(a), _tensor(b), words, words if spec_b is None else words_of(spec_b, {}), word(accumulator, "--accumulator"),
-                                 hadamard, signs, normalise, *_at(seed, stream, step))
+                                 *_tensors._rotation("size", hadamard, signs, normalise).values(), *_at(seed, stream, step))
 
 
 def hadamard(x: torch.Tensor, size: int, *, signs: str = "none", normalise: str = "sqrt", inverse: bool = False, seed: int = 0,
              stream: int = 0, step: int = 0) -> torch.Tensor:
     """fp4sim.hadamard of a tensor, float32 on its device."""
-    return torch.ops.fp4sim.hadamard(_tensor(x), size, signs, normalise, inverse, *_at(seed, stream, step))
+    return torch.ops.fp4sim.hadamard(_tensor(x), *_tensors._rotation("size", size, signs, normalise).values(), bool(inverse), *_at(seed, stream, step))

@@ -3,7 +3,6 @@
 Everything here is made from the tables of the core, so a new row of a table appears without an edit.
 """
 import enum
-import json
 import warnings
 
 from . import _core
@@ -49,7 +48,7 @@ def make_enums():
 def text_of(value):
     """A value as the command line writes it."""
     if isinstance(value, dict):
-        return json.dumps(value, separators=(",", ":"))
+        return _core.json_of(value, "--spec")
     if isinstance(value, Spec):
         return value.words
     if isinstance(value, (list, tuple)):

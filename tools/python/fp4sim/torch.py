@@ -52,7 +52,7 @@ def load_state(model: _torch.nn.Module, saved: "dict[str, _Any]") -> None:
     if "steps" in saved:
         raise Error("load_state: a state of fp4sim 0.2.0, whose held scales lie otherwise; accepted: load_state_dict(), then "
                     f"fp4sim.torch.set_step(model, {max(saved['steps'], default=0)}), which makes them anew")
-    if len(saved.get("groups", ())) != len(groups):
+    if [set(g) for g in saved.get("groups", ())] != [{"step", "begins", "held"}] * len(groups):
         raise Error("load_state: the state belongs to another model")
     for group, mine in zip(groups, saved["groups"]):
         group.restore(mine["held"])
@@ -90,7 +90,7 @@ class _CrossEntropy(_torch.autograd.Function):
         given, keep = _arrays.matrix(logits.detach(), "logits")
         made = _core.call("cross_entropy", logits=given, labels=labels, keep=keep)
         ctx.gradient = made["gradient"]
-        return _torch.tensor(float("nan") if made["loss"] is None else made["loss"])
+        return _torch.from_numpy(made["loss"])[0]
 
     @staticmethod
     @_torch.autograd.function.once_differentiable

@@ -1,5 +1,5 @@
 """Runs a notebook without a notebook server and writes what its cells show into it; the fp4sim package has to be in
-PYTHONPATH.  tools/scripts/notebook.py FILE.ipynb
+PYTHONPATH.  tests/python/notebook.py FILE.ipynb
 """
 import ast
 import contextlib
