@@ -90,6 +90,12 @@ def check_index(folder):
     assert "more.weight_scale" in got and not (folder.parent / "index_out/model-2.safetensors").exists()
     index.write_text(json.dumps({"weight_map": {}}))
     assert "weight_map" in run("inspect", folder, code=2)
+    # One shard with an index keeps it: without one no engine looks for a file of that name.
+    (folder / "model-2.safetensors").unlink()
+    index.write_text(json.dumps({"weight_map": {"a.weight": "model-1.safetensors"}}))
+    run("quantize", folder, "--scheme", "modelopt_nvfp4", "--out", folder.parent / "one", "--no-sync")
+    written = json.loads((folder.parent / "one" / index.name).read_text())["weight_map"]
+    assert written == {name: "model-1.safetensors" for name in load(folder.parent / "one/model-1.safetensors")}, written
 
 
 def check_companions(folder):
@@ -355,6 +361,40 @@ def check_mlx(folder):
             source.mkdir()
 
 
+def check_no_factor(folder):
+    """Weights with a factor are quantised anew where a scheme has none, by their values."""
+    given = weight("l.up_proj", factor=0.25)
+    save(folder / "model.safetensors", given)
+    (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    expected = decode(nibbles(given["l.up_proj.weight"][1]), UE4M3[given["l.up_proj.weight_scale"][1]], 16, np.float32(0.25))
+    rows = json.loads(run("quantize", folder, "--scheme", "mlx_nvfp4", "--out", folder.parent / "q", "--no-sync", "--json"))["rows"]
+    assert [r["outcome"] for r in rows] == ["quantised"], rows
+    run("dequantize", folder.parent / "q", "--out", folder.parent / "d", "--no-sync")
+    got = floats(load(folder.parent / "d/model.safetensors")["l.up_proj.weight"])
+    assert np.square(got - expected).sum() < 0.02 * np.square(expected).sum()
+    # A result in another scheme, by --force, leaves no description of the older one.
+    (folder.parent / "q/hf_quant_config.json").write_text("{}")
+    run("quantize", folder, "--scheme", "mlx_nvfp4", "--out", folder.parent / "q", "--no-sync", "--force")
+    assert (folder.parent / "q/config.json").exists() and not (folder.parent / "q/hf_quant_config.json").exists()
+
+
+def check_names(folder):
+    """A name that fnmatch reads as a pattern stands for itself."""
+    save(folder / "m.safetensors", {"l.[x].up_proj.weight": values(16, 40), "l.y.up_proj.weight": values(16, 64)})
+    words = "quantize", folder / "m.safetensors", "--scheme", "modelopt_nvfp4", "--out", folder / "q", "--no-sync"
+    assert "--keep 'l.[x].up_proj.weight'" in run(*words, code=2)
+    run(*words, "--keep", "l.[x].up_proj.weight")
+    assert load(folder / "q/m.safetensors")["l.[x].up_proj.weight"][1].shape == (16, 40)
+
+
+def check_wide_codes(folder):
+    """A byte that is no code of four bits is not cut to one."""
+    np.save(folder / "c.npy", np.array([[3] * 31 + [17]] * 2, np.uint8))
+    words = "convert", folder / "c.npy", "--matrix", "2x32", "--nibbles", "unpacked:low_first", "--out", folder / "o.npy"
+    assert "code 17 at row 0, column 31 has more than the 4 bits of low_first" in run(*words, code=2)
+    assert not (folder / "o.npy").exists()
+
+
 def mxfp4(name, k, rows=16, cols=64):
     """A weight of compressed-tensors whose scales are 2^k, k of shape [rows, cols/32] or a number."""
     codes = rng.integers(0, 256, (rows, cols // 2), dtype=np.uint8)
@@ -479,7 +519,7 @@ def check_places(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        for check in (check_empty, check_index, check_companions, check_marks, check_odd_marks, check_groups, check_split, check_parts, check_links, check_mlx, check_exact, check_fp8_scales, check_places):
+        for check in (check_empty, check_index, check_companions, check_marks, check_odd_marks, check_groups, check_split, check_parts, check_links, check_mlx, check_no_factor, check_names, check_wide_codes, check_exact, check_fp8_scales, check_places):
             if len(sys.argv) > 2 and check.__name__ not in sys.argv[2:]:
                 continue
             folder = pathlib.Path(name) / check.__name__ / "m"

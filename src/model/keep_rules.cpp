@@ -9,7 +9,9 @@
 namespace fp4 {
 namespace {
 
-bool matches(const char* pattern, const std::string& name) { return fnmatch(pattern, name.c_str(), 0) == 0; }
+bool matches(const char* pattern, const std::string& name) {
+  return name == pattern || fnmatch(pattern, name.c_str(), 0) == 0;
+}
 
 // "model.layers.12.conv" -> "model.layers.*.conv"; characters that fnmatch reads as more stay literal.
 std::string without_numbers(const std::string& name) {

@@ -82,6 +82,8 @@ bool can_carry(const ModelJob& job, const ModelTensor& t) {
   if (job.scheme->is_fp8()) return job.words.empty() && !t.columns && has_blocks_of(*job.scheme, t);
   if (!job.words.empty() || t.columns || t.scheme == nullptr || t.scheme->block != job.scheme->block || t.is_transposed)
     return false;
+  const bool has_factor = t.parts.size() > (t.scheme->gguf == GgufValues::plain ? 2u : 1u);
+  if (has_factor && job.scheme->meaning == Factor::one && t.scheme->meaning != Factor::one) return false;
   const std::vector<std::uint64_t>& rows = t.factor_rows;
   const bool are_equal = rows.empty() || std::all_of(rows.begin(), rows.end(), [&](auto n) { return n == rows[0]; });
   const bool is_of_experts = rows.empty() || (t.shape.size() > 2 && rows.size() == t.shape[0]);

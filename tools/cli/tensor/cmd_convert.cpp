@@ -66,8 +66,12 @@ Converted convert(const ConvertOptions& o, const RawTensor& tensor, int64_t rows
       throw Error(fmt::format("convert --nibbles: {} holds codes of {} bits, {} of {}", from.name, from.bits, to.name,
                               to.bits));
     check_type(place, tensor.dtype, from.bits, fmt::format("codes in layout {}", from.name));
-    return {to_layout(to.id, from_layout(from.id, in, rows, cols, o.in), rows, cols),
-            to.word_bytes == 4 ? Dtype::u32 : Dtype::u8,
+    const std::vector<uint8_t> codes = from_layout(from.id, in, rows, cols, o.in);
+    const auto wide = std::find_if(codes.begin(), codes.end(), [&](uint8_t code) { return code >> to.bits != 0; });
+    if (wide != codes.end())
+      throw Error(fmt::format("{}: code {} at row {}, column {} has more than the {} bits of {}", place, *wide,
+                              (wide - codes.begin()) / cols, (wide - codes.begin()) % cols, to.bits, to.name));
+    return {to_layout(to.id, codes, rows, cols), to.word_bytes == 4 ? Dtype::u32 : Dtype::u8,
             std::string_view(to.placing.digits).starts_with("r,") && to.placing.row_multiple == 1,
             from.bits < to.bits ? 0 : to.bits,
             fmt::format("{}-bit codes in layout {}", std::min(from.bits, to.bits), to.name)};
