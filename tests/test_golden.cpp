@@ -187,6 +187,18 @@ TEST_CASE("deeds that no policy word says are named", "[quick]") {
     other.place = {987654321, 12345, 77};
     expect(bench.diagnose_dump(Bench::pick(make_arrays(other, "reference", 1), {"codes"})), "random_words=other");
   }
+  SECTION("the case's own draws but for three codes") {
+    Bench bench(quantize_case("mxfp4,rounding=stochastic", InputKind::gaussian, 64, 512));
+    std::vector<Array> dump = Bench::pick(bench.arrays, {"codes"});
+    const std::vector<Array> up = bench.dump_of("mxfp4,rounding=away_from_zero", {"codes"});
+    int changed = 0;
+    for (size_t i = 999; i < dump[0].bytes.size() && changed < 3; i += 1000) {
+      changed += dump[0].bytes[i] != up[0].bytes[i];
+      dump[0].bytes[i] = up[0].bytes[i];
+    }
+    REQUIRE(changed == 3);
+    CHECK(bench.diagnose_dump(dump).causes.empty());
+  }
   SECTION("one code in twenty goes up whatever its payload is, the others are drawn fairly") {
     Bench bench(quantize_case("mxfp4,rounding=stochastic", InputKind::gaussian, 64, 512));
     Case other = bench.bundle.cases[0];

@@ -1,6 +1,7 @@
 // `fp4sim golden`, `verify` and `witness` as a kernel engineer and his scripts run them.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 
 #include "fp4/bits.h"
 #include "src/files/tensor_reader.h"
+#include "src/files/tensor_writer.h"
 #include "tests/support/support.h"
 
 using fp4::test::run_cli;
@@ -527,6 +529,40 @@ TEST_CASE("words of policies are the rounding of elements or the scale rule", "[
   CHECK(length("stochastic toward_zero") == 1);
   CHECK(length("nearest_away nearest_even") > 0);
   CHECK(length("rceil floor") == 1);
+  // Groups of 32 products and of 16 part at the 17th.
+  CHECK(length("hopper_fp8 ada_fp8 --spec mxfp8") == 17);
+}
+
+TEST_CASE("random words of a case do not end a search that draws more bits", "[cli]") {
+  const TemporaryFolder folder;
+  std::vector<float> x;
+  for (int i = 0; i < 256; ++i) x.push_back(std::sin(static_cast<float>(i)));
+  fp4::save_tensor(folder / "x.npy", fp4::Dtype::f32, {4, 64}, x.data());
+  fp4::save_tensor(folder / "words.npy", fp4::Dtype::u8, {4, 64}, std::vector<uint8_t>(256, 77).data());
+  const std::string words = " --random-words " + (folder / "words.npy"), x_path = folder / "x.npy";
+  REQUIRE(run_cli("quantize " + x_path + " --spec nvfp4 --out " + (folder / "q")).exit_code == 0);
+  const auto result = run_cli("verify --input " + x_path + " --spec nvfp4,rounding=stochastic" + words +
+                              " --candidate " + (folder / "q"));
+  INFO(result.out + result.err);
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.out, Catch::Contains("rounding=nearest_even"));
+}
+
+TEST_CASE("terms and places of a product that do not fit are refused", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string a = folder / "a.npy", b = folder / "b.npy", c = folder / "c.npy";
+  fp4::save_tensor(a, fp4::Dtype::f32, {4, 32}, std::vector<float>(128, 1.0f).data());
+  fp4::save_tensor(b, fp4::Dtype::f32, {3, 32}, std::vector<float>(96, 1.0f).data());
+  fp4::save_tensor(c, fp4::Dtype::f32, {3, 4}, std::vector<float>(12, 1.0f).data());
+  for (const auto& [more, says] :
+       {std::pair{"--beta 1 --c " + c, "c.npy is (3, 4); 4 x 3 are needed"},
+        std::pair{std::string("--alpha nan"), "expected finite numbers"},
+        std::pair{std::string("--trace-adder 4 0"), "4 is no row of an operand; accepted: 0 .. 3"}}) {
+    const auto result = run_cli("gemm " + a + " " + b + " --spec nvfp4 --out " + (folder / "o.npy") + " " + more);
+    INFO(more << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains(says));
+  }
 }
 
 TEST_CASE("a witness says how far it looked, and which model is none", "[cli]") {

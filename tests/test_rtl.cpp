@@ -128,6 +128,10 @@ TEST_CASE("functions for DPI are those of the program, word by word", "[quick]")
   CHECK(fp4sim_dpi_step("no_adder", "e2m1", "e8m0", 32, 64, a, b, one, half, 0, &d) == 2);
   CHECK(fp4sim_dpi_step("b200_mxf4", "e2m1", "e9m0", 32, 64, a, b, one, half, 0, &d) == 2);
   CHECK(fp4sim_dpi_quantize("fp32", "none", "nearest_even", 0, 0, 0, 0, &code) == 2);
+  for (const int bits : {-3, 0, 7, 99})
+    CHECK(fp4sim_dpi_quantize("e2m1", "e8m0", "stochastic", bits, 0, 0x80, 0x40a00000, &code) == 2);
+  const uint32_t largest[1] = {0x7b};  // (57344 / 2^-16)^2 > 2^63
+  CHECK(fp4sim_dpi_dot("e5m2", 1, largest, largest, &dot) == 2);
 }
 
 TEST_CASE("the package is imported by a simulator", "[cli]") {

@@ -35,6 +35,7 @@ int fp4sim_dpi_quantize(const char* element, const char* scale, const char* roun
   if (how == nullptr || spec_of(element, scale, spec) != 0) return unknown;
   spec.rounding = how->id;
   if (is_stochastic(how->id)) spec.random_bits = random_bits;
+  if (const int n = spec.random_bits; n != 4 && n != 8 && n != 16 && n != 32) return unknown;
   *code = element_code(resolve(spec), float_of(x), scale_code, {}, draw);
   return 0;
 }
@@ -54,8 +55,9 @@ int fp4sim_dpi_dot(const char* element, int k, const uint32_t* a, const uint32_t
   const auto* e = packed_element(element);
   if (e == nullptr || k < 0) return unknown;
   const PackedOperand x = {&e->format, nullptr, 0, a, nullptr}, y = {&e->format, nullptr, 0, b, nullptr};
-  *sum = static_cast<int64_t>(integer_dot(x, y, 0, k));
-  return 0;
+  const int128 exact = integer_dot(x, y, 0, k);
+  *sum = static_cast<int64_t>(exact);
+  return *sum == exact ? 0 : unknown;
 }
 
 int fp4sim_dpi_step(const char* adder, const char* element, const char* scale, int block, int k, const uint32_t* a,

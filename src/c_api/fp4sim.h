@@ -4,8 +4,8 @@
  * Specs are the words of the command line ("nvfp4,rounding=stochastic"), matrices are row-major float32. Functions
  * return 0, or the exit code of the command line: 1 the work failed, 2 bad input; fp4sim_last_error() then says what
  * (per thread). Buffers belong to the caller; their sizes come from fp4sim_shape(). No function keeps a pointer.
- * Pointers lie as their types must (floats at multiples of 4); a result that would lie on an input is refused, but
- * for a Hadamard in place, y == x, of whole blocks.
+ * Pointers lie as their types must (floats at multiples of 4); a result of fp4sim_gemm() or fp4sim_hadamard() that
+ * would lie on an input is refused, but for a Hadamard in place, y == x, of whole blocks.
  * Rounding mode, flush-to-zero and traps of the caller change no result, and are as before when a function returns. */
 #ifndef FP4SIM_H
 #define FP4SIM_H

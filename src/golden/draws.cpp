@@ -14,6 +14,7 @@ namespace {
 struct StochasticTest {
   double z_mean;  // (ups - expected) / SD
   double chi;     // mean of (up - p)^2 / (p(1-p)): 1 when independent draws
+  double others;  // elements that other draws change, on average
 };
 
 // Nothing where a code is none of the two neighbours of its payload, or too few say anything.
@@ -57,7 +58,7 @@ std::optional<StochasticTest> stochastic_test(const Case& c, const CaseInputs& i
     }
   }
   if (n < 50) return {};
-  return StochasticTest{(ups - expected) / std::sqrt(variance), chi / static_cast<double>(n)};
+  return StochasticTest{(ups - expected) / std::sqrt(variance), chi / static_cast<double>(n), 2 * variance};
 }
 
 // What a code says of its element's draw r: it was rounded up, r >= up, or not.
@@ -202,6 +203,7 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Arra
     if (!t) continue;
     const bool fair = std::abs(t->z_mean) < 4 && std::abs(t->chi - 1) < 0.2;
     const std::string stats = fmt::format("unbiased within {:.1f} SD, variance ratio {:.3f}", t->z_mean, t->chi);
+    if (fair && static_cast<double>(e.differences) < t->others - 5 * std::sqrt(t->others)) continue;  // its own draws
     if (fair)
       causes.push_back({{{"random_words", "other"}}, "stochastic rounding with other draws: " + stats, before, 0});
     else

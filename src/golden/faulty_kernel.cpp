@@ -131,7 +131,9 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
                        .spec = k.a,
                        .place = k.place.value_or(c_.place),
                        .threads = threads_};
-  if (is_stochastic(k.a.rounding) && k.a.random_stream == RandomStream::philox) call.random_words = c_.random_words;
+  const auto drawn = static_cast<uint64_t>(c_.rows * c_.cols) * static_cast<uint64_t>(k.a.random_bits);
+  if (is_stochastic(k.a.rounding) && k.a.random_stream == RandomStream::philox && 32 * c_.random_words.size() >= drawn)
+    call.random_words = c_.random_words;  // else the words of a case that draws fewer bits
   if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
   std::vector<float> storage;
   rotate(k, /*is_b=*/false, call, storage);

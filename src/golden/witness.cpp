@@ -40,10 +40,10 @@ float one_product(const QuantSpec& s, const Accumulator& row, const float* a, co
   return products(s, row, a, b, k, 1)[0];
 }
 
-// Sets elements to zero while the two models still differ: what remains is what matters.
+// Sets elements to zero, and leaves out the last, while the two models still differ: what remains is what matters.
 void simplify(Witness& w, const QuantSpec& s, const Accumulator& ma, const Accumulator& mb) {
-  const auto k = static_cast<int64_t>(w.a.size());
   const auto differ = [&] {
+    const auto k = static_cast<int64_t>(w.a.size());
     return bits_of(one_product(s, ma, w.a.data(), w.b.data(), k)) !=
            bits_of(one_product(s, mb, w.a.data(), w.b.data(), k));
   };
@@ -54,6 +54,12 @@ void simplify(Witness& w, const QuantSpec& s, const Accumulator& ma, const Accum
       x = 0.0f;
       if (!differ()) x = saved;
     }
+  }
+  for (Witness shorter = w; w.a.size() > 1 && (w.a.back() == 0.0f || w.b.back() == 0.0f); shorter = w) {
+    w.a.pop_back(), w.b.pop_back();
+    if (differ()) continue;
+    w = shorter;
+    break;
   }
 }
 
@@ -85,10 +91,11 @@ void search_accumulators(const WitnessRequest& r, const Accumulator& ma, const A
         const float alone_b = one_product(s, mb, row_a, row_b, k);
         if (bits_of(alone_a) == bits_of(alone_b)) continue;
         simplify(w, s, ma, mb);
-        w.answer_a = fmt::format("{}", one_product(s, ma, w.a.data(), w.b.data(), k));
-        w.answer_b = fmt::format("{}", one_product(s, mb, w.a.data(), w.b.data(), k));
+        const auto length = static_cast<int64_t>(w.a.size());
+        w.answer_a = fmt::format("{}", one_product(s, ma, w.a.data(), w.b.data(), length));
+        w.answer_b = fmt::format("{}", one_product(s, mb, w.a.data(), w.b.data(), length));
+        out.length = out.witnesses.empty() ? length : std::min(out.length, length);
         out.witnesses.push_back(w);
-        out.length = k;
       }
     }
   }

@@ -63,13 +63,14 @@ Operand open_operand(const std::string& path, const std::string& spec, const cha
   return o;
 }
 
-// Numbers of the epilogue; their count is that of D or of its columns.
-std::vector<float> load_term(const char* option, const std::string& path, int64_t count) {
+// Numbers of the epilogue: [rows, cols], or [cols].
+std::vector<float> load_term(const char* option, const std::string& path, int64_t rows, int64_t cols) {
   if (path.empty()) return {};
   const FloatTensor tensor = load_floats(path);
   print_notes(tensor.notes);
-  if (static_cast<int64_t>(tensor.values.size()) != count)
-    throw Error(fmt::format("{}: {} has {} numbers; {} are needed", option, path, tensor.values.size(), count));
+  if (std::ssize(tensor.values) != rows * cols ||
+      (tensor.shape.size() > 1 && static_cast<int64_t>(tensor.shape.back()) != cols))
+    throw Error(fmt::format("{}: {} is {}; {} x {} are needed", option, path, shape_text(tensor.shape), rows, cols));
   return tensor.values;
 }
 
@@ -104,7 +105,9 @@ std::optional<SparseMask> open_mask(const std::string& path, Operand& a) {
 void print_trace(const Operand& a, const Operand& b, const Accumulator& adder, const std::vector<int64_t>& at) {
   const auto packed = [](const Quantized& q, int64_t row, std::vector<uint32_t>& codes, std::vector<uint32_t>& scales) {
     const FloatFormat& element = format_of(q.spec.element);
-    if (!is_packable(element) || q.scales.empty() || q.geometry.block_cols == 0 || row < 0 || row >= q.rows)
+    if (row < 0 || row >= q.rows)
+      throw Error(fmt::format("--trace-adder: {} is no row of an operand; accepted: 0 .. {}", row, q.rows - 1));
+    if (!is_packable(element) || q.scales.empty() || q.geometry.block_cols == 0)
       throw Error("--trace-adder: takes ROW COLUMN of an output of operands of at most 8 bits with scale bytes");
     codes.assign(static_cast<size_t>(q.cols / 4 + 2), 0), scales.clear();
     const int bits = element.code_bits();
@@ -158,6 +161,7 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
                Json{{"size", o.hadamard}, {"signs", o.signs}, {"normalise", o.normalise}, {"output", o.rotated}},
                "--hadamard");
   call.options.factor = product_factor_of("--factor", o.factor);
+  if (!std::isfinite(o.alpha) || !std::isfinite(o.beta)) throw Error("--alpha, --beta: expected finite numbers");
   Epilogue epilogue = {o.alpha, o.beta, !o.bias.empty(), output_type_of("--output-type", o.type)};
   if ((o.beta != 0) != !o.c.empty()) throw Error("gemm: --beta and --c FILE belong together");
   const Dispatcher backend(o.backend.backend);
@@ -181,7 +185,7 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
 
   const Shape shape = {static_cast<uint64_t>(m), static_cast<uint64_t>(n)};
   std::vector<float> c(element_count("gemm: C", shape));
-  const std::vector<float> added = load_term("--c", o.c, m * n), bias = load_term("--bias", o.bias, n);
+  const std::vector<float> added = load_term("--c", o.c, m, n), bias = load_term("--bias", o.bias, 1, n);
   const Dtype dtype = epilogue.output == OutputType::fp32   ? Dtype::f32
                       : epilogue.output == OutputType::bf16 ? Dtype::bf16
                                                             : Dtype::f16;

@@ -62,7 +62,7 @@ void run_random(const RandomOptions& o) {
 
 void command_random(CLI::App& app, Invocation&) {
   auto o = std::make_shared<RandomOptions>();
-  option(app, "--bits n", o->bits, "Width of a draw: 4, 8, 16 or 32; a packing has its own");
+  option(app, "--bits n", o->bits, "Width of a draw: 1, 2, 4, 8, 16 or 32; a packing has its own");
   option(app, "--count N", o->count, "Number of draws")->required();
   defaulted(app, "--packing NAME", o->packing,
             "Draws as an instruction takes them out of 32-bit words: a word of `fp4sim list packings`");
