@@ -555,7 +555,7 @@ TEST_CASE("terms and places of a product that do not fit are refused", "[cli]") 
   fp4::save_tensor(b, fp4::Dtype::f32, {3, 32}, std::vector<float>(96, 1.0f).data());
   fp4::save_tensor(c, fp4::Dtype::f32, {3, 4}, std::vector<float>(12, 1.0f).data());
   for (const auto& [more, says] :
-       {std::pair{"--beta 1 --c " + c, "c.npy is (3, 4); 4 x 3 are needed"},
+       {std::pair{"--beta 1 --c " + c, "c.npy has 12 numbers, (3, 4); 4 x 3 are needed"},
         std::pair{std::string("--alpha nan"), "expected finite numbers"},
         std::pair{std::string("--trace-adder 4 0"), "4 is no row of an operand; accepted: 0 .. 3"}}) {
     const auto result = run_cli("gemm " + a + " " + b + " --spec nvfp4 --out " + (folder / "o.npy") + " " + more);

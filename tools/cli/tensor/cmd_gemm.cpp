@@ -70,7 +70,8 @@ std::vector<float> load_term(const char* option, const std::string& path, int64_
   print_notes(tensor.notes);
   if (std::ssize(tensor.values) != rows * cols ||
       (tensor.shape.size() > 1 && static_cast<int64_t>(tensor.shape.back()) != cols))
-    throw Error(fmt::format("{}: {} is {}; {} x {} are needed", option, path, shape_text(tensor.shape), rows, cols));
+    throw Error(fmt::format("{}: {} has {} numbers, {}; {} x {} are needed", option, path, tensor.values.size(),
+                            shape_text(tensor.shape), rows, cols));
   return tensor.values;
 }
 
