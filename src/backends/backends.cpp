@@ -48,19 +48,25 @@ void check_accumulator(const Accumulator& row, const QuantSpec& a, const QuantSp
   if (const std::string reason = invalid_reason(row, a, b); !reason.empty()) throw Error("gemm: " + reason);
 }
 
+// Those of the bands above count, too.
+uint64_t elements_drawn(const QuantizeCall& call) {
+  return static_cast<uint64_t>((call.row_offset + call.x.rows) * hadamard_padded(call.hadamard, call.x.cols));
+}
+
 void check_words(const QuantizeCall& call) {
   if (call.spec.random_stream != RandomStream::philox)
     throw Error("random words: they replace Philox's, so the spec must say random_stream=philox");
-  const int64_t k = hadamard_padded(call.hadamard, call.x.cols);
-  const auto needed = static_cast<uint64_t>(call.row_offset + call.x.rows) * static_cast<uint64_t>(k) *
-                      static_cast<uint64_t>(call.spec.random_bits);
-  if (call.random_words.size() * 32 < needed)
+  if (const uint64_t needed = random_words_needed(call); call.random_words.size() < needed)
     throw Error("random words: " + std::to_string(call.random_words.size()) + " words of 32 bits, but " +
-                std::to_string(needed / static_cast<uint64_t>(call.spec.random_bits)) + " elements take " +
-                std::to_string(call.spec.random_bits) + " bits each: " + std::to_string((needed + 31) / 32) + " words");
+                std::to_string(elements_drawn(call)) + " elements take " + std::to_string(call.spec.random_bits) +
+                " bits each: " + std::to_string(needed) + " words");
 }
 
 }  // namespace
+
+uint64_t random_words_needed(const QuantizeCall& call) {
+  return (elements_drawn(call) * static_cast<uint64_t>(call.spec.random_bits) + 31) / 32;
+}
 
 Dispatcher::Dispatcher(std::string_view name) : name_(name) {
   const char* forced = std::getenv("FP4SIM_BACKEND");

@@ -15,6 +15,9 @@ const std::vector<const Backend*>& all_backends();
 // What `--backend` accepts, whether this build has it or not: auto, reference, generic, ...
 const std::vector<std::string>& backend_names();
 
+// How many words of 32 bits a call reads that brings its own (QuantizeCall::random_words).
+uint64_t random_words_needed(const QuantizeCall& call);
+
 class Dispatcher {
  public:
   // name: one of backend_names(). Throws Error for unknown words and for a backend that this machine or build lacks.

@@ -203,11 +203,10 @@ void add_draw_causes(const Case& c, const CaseInputs& in, const std::vector<Arra
     if (!t) continue;
     const bool fair = std::abs(t->z_mean) < 4 && std::abs(t->chi - 1) < 0.2;
     const std::string stats = fmt::format("unbiased within {:.1f} SD, variance ratio {:.3f}", t->z_mean, t->chi);
-    if (fair && static_cast<double>(e.differences) < t->others - 5 * std::sqrt(t->others)) continue;  // its own draws
-    if (fair)
-      causes.push_back({{{"random_words", "other"}}, "stochastic rounding with other draws: " + stats, before, 0});
-    else
+    if (!fair)
       causes.push_back({{{"rounding", "biased_stochastic"}}, "codes are neighbours, but " + stats, before, 0});
+    else if (static_cast<double>(e.differences) >= t->others - 5 * std::sqrt(t->others))  // fewer: its own draws
+      causes.push_back({{{"random_words", "other"}}, "stochastic rounding with other draws: " + stats, before, 0});
   }
 }
 

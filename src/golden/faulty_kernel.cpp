@@ -131,15 +131,15 @@ Simulator::Piece Simulator::quantized(const Kernel& k, bool transposed) const {
                        .spec = k.a,
                        .place = k.place.value_or(c_.place),
                        .threads = threads_};
-  const auto drawn = static_cast<uint64_t>(c_.rows * c_.cols) * static_cast<uint64_t>(k.a.random_bits);
-  if (is_stochastic(k.a.rounding) && k.a.random_stream == RandomStream::philox && 32 * c_.random_words.size() >= drawn)
-    call.random_words = c_.random_words;  // else the words of a case that draws fewer bits
   if (transposed != k.swap_operand_axis) call.x = call.x.transposed();
   std::vector<float> storage;
   rotate(k, /*is_b=*/false, call, storage);
   Piece piece;
   piece.amax = band_ ? band_->amax : finite_amax(call.x);
   if (band_) call.row_offset = band_->first_row;
+  if (is_stochastic(k.a.rounding) && k.a.random_stream == RandomStream::philox &&
+      c_.random_words.size() >= random_words_needed(call))  // else those of a case that draws fewer bits
+    call.random_words = c_.random_words;
   const bool is_measured = band_ && k.a.has_tensor_scale() &&
                            (k.a.tensor_scale == TensorScale::current || k.a.tensor_scale == TensorScale::hold);
   if (is_measured || k.measured_g != Kernel::MeasuredG::tensor) {

@@ -55,11 +55,13 @@ void simplify(Witness& w, const QuantSpec& s, const Accumulator& ma, const Accum
       if (!differ()) x = saved;
     }
   }
-  for (Witness shorter = w; w.a.size() > 1 && (w.a.back() == 0.0f || w.b.back() == 0.0f); shorter = w) {
+  while (w.a.size() > 1 && (w.a.back() == 0.0f || w.b.back() == 0.0f)) {
+    const Witness longer = w;
     w.a.pop_back(), w.b.pop_back();
-    if (differ()) continue;
-    w = shorter;
-    break;
+    if (!differ()) {
+      w = longer;
+      return;
+    }
   }
 }
 

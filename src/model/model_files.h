@@ -50,6 +50,9 @@ void refuse_link_out(const std::string& folder, const std::string& name);
 // are read again: one flipped bit of a code is a weight like any other.
 inline constexpr const char* model_record = "fp4sim.json";
 
+// Files that describe a model and are made anew with its weights.
+inline constexpr const char* config_files[] = {"config.json", "hf_quant_config.json"};
+
 // Error (exit code 1) for a file that is not the one of fp4sim.json in its folder; files without such a record pass.
 // `command` opens it.
 void check_hashes(const std::string& command, const std::vector<std::string>& files);

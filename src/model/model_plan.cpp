@@ -211,8 +211,9 @@ void plan_shards(ModelPlan& model, const std::vector<std::string>& files) {
     shard.gguf = with_file_type(metadata_of(open_file(shard.source)), job.scheme->gguf);
     set_split_tensors(*shard.gguf, shard.source, tensors);
   }
-  const auto given = std::filesystem::is_directory(job.in) ? index_of(job.in) : std::nullopt;
-  if ((files.size() > 1 || given) && !job.writes_gguf()) {
+  const bool may_have_index = !job.writes_gguf() && std::filesystem::is_directory(job.in);
+  const auto given = may_have_index ? index_of(job.in) : std::nullopt;
+  if (given || (files.size() > 1 && !job.writes_gguf())) {
     const std::string name = given.value_or("model.safetensors.index.json");
     const nlohmann::ordered_json index = {{"metadata", {{"total_size", bytes}}}, {"weight_map", weight_map}};
     model.documents[name] = index.dump(2) + "\n";

@@ -96,7 +96,7 @@ ModelResult write_model(const ModelPlan& model) {
     hashes.push_back(beside(job.threads, [out] { return out->sha256(); }));
   }
   for (const auto& [name, text] : model.documents) write_file(folder.file(name), text, false);
-  for (const char* name : {"config.json", "hf_quant_config.json"})  // of an older result, which --force replaces
+  for (const char* name : config_files)  // of an older result, which --force replaces
     if (!job.writes_gguf() && !model.documents.contains(name)) folder.drop(name);
   copy_side_files(job.in, model.side_files, folder);
   ordered_json record = record_of(model, result);

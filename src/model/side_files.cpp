@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 constexpr std::array weight_endings = {".safetensors", ".gguf",   ".bin",       ".pt",     ".pth",
                                        ".ckpt",        ".h5",     ".onnx",      ".npz",    ".ot",
                                        ".msgpack",     ".tflite", ".onnx_data", ".mlmodel"};
-constexpr std::array written_names = {"config.json", "hf_quant_config.json", "fp4sim.json"};
 
 bool is_weight(const std::string& name) {
   return std::any_of(weight_endings.begin(), weight_endings.end(), [&](const char* e) { return name.ends_with(e); });
@@ -37,9 +36,9 @@ void list(const fs::path& root, const fs::path& inner, bool follow_links, SideFi
       continue;
     }
     if (!e.is_regular_file() || name.ends_with(".index.json")) continue;
-    const bool is_written =
-        inner.empty() && std::find(written_names.begin(), written_names.end(), name) != written_names.end();
-    if (is_written || (inner.empty() && is_shard(name))) continue;
+    const bool is_written = name == model_record ||
+                            std::find(std::begin(config_files), std::end(config_files), name) != std::end(config_files);
+    if (inner.empty() && (is_written || is_shard(name))) continue;
     (is_weight(name) ? out.left : out.taken).push_back(relative.generic_string());
   }
 }

@@ -90,9 +90,9 @@ golden::Case own_case(const std::string& command, const OwnCase& o) {
   }
   c.given_a = std::move(a.values);
   c.given_b = std::move(b.values);
-  if (!is_gemm && !o.accumulators.empty()) throw Error(command + " --accumulators: a shape MxK has no product");
-  for (const std::string& name : o.accumulators)
-    accumulator_from(name, command + (command == "verify" ? " --accumulator" : " --accumulators"));
+  const std::string accumulators = command + (command == "verify" ? " --accumulator" : " --accumulators");
+  if (!is_gemm && !o.accumulators.empty()) throw Error(accumulators + ": a shape MxK has no product");
+  for (const std::string& name : o.accumulators) accumulator_from(name, accumulators);
   if (!o.accumulators.empty()) c.accumulators = o.accumulators;
   c.input_type = input_type(command, o.type);
   const Sparsity sparsity = named_row(command + " --sparse", o.sparse, sparsity_table).id;

@@ -151,8 +151,8 @@ def convert(model: "Model", recipe: "str | dict[str, Any] | os.PathLike[str]", *
     if not reached:
         raise Error("convert: the model has no torch.nn.Linear" + "".join(f"; {s.name}: {s.reason}" for s in sites[:3]))
     skipped, in_fp32 = _chosen(sites, skip, "skip"), _chosen(sites, plain, "plain")
-    for name in skipped & in_fp32:
-        raise Error(f"convert: {name} is in both skip and plain; accepted: one of them")
+    if skipped & in_fp32:
+        raise Error(f"convert: {', '.join(sorted(skipped & in_fp32))} is in both skip and plain; accepted: one of them")
     rows, later = [], []
     for s in reached:
         layers, products = s.rows()

@@ -264,13 +264,13 @@ class Group:
                         "first, then convert (FSDP of torch 1 is refused)")
         if x.dim() == 0 or x.shape[-1] != into:
             raise Error(f"{name}: the input is {tuple(x.shape)}; accepted: [..., {into}]")
-        if bias is not None and tuple(bias.shape) != (out,):  # what torch broadcasts
-            return self.linear(module, number, x, weight, None) + bias
         if x.dtype not in TYPES:
             raise Error(f"{name}: the input is {x.dtype}; accepted: {', '.join(map(str, TYPES))}")
         kind = autocast_type(x.device.type)
         if kind is not None:  # all three, as torch's linear layers
             x, weight, bias = (t if t is None else t.to(kind) for t in (x, weight, bias))
+        if bias is not None and tuple(bias.shape) != (out,):  # what torch broadcasts
+            return self.linear(module, number, x, weight, None) + bias
         # On the CPU codes in X's place take a fifth of a layer's time; a device has less memory.
         keeps = (self.kept[number] is not None and x.device.type in LENT and weight.requires_grad and torch.is_grad_enabled()
                  and not is_exporting())

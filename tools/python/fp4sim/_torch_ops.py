@@ -174,7 +174,7 @@ def _forward(x, weight, bias, group, number, training, keeps):
     if 0 in sizes:  # no product: the bias, or nothing
         return (x.new_zeros(shape) if bias is None else bias.to(x.dtype).expand(shape).clone()), token, None
     if group.by_torch is not None and group.quantised(number):
-        return group.by_torch.forward(number, x, weight, bias, seed, step), (0, seed, step, training), None
+        return group.by_torch.forward(number, x, weight, bias, seed, step), token, None
 
     def fill(call, new, dense):
         y = new(shape, x)
