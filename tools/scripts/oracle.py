@@ -15,6 +15,7 @@ import argparse
 import ast
 import copy
 import decimal
+import functools
 import json
 import math
 import os
@@ -610,72 +611,56 @@ class Spec:
 
     # long: a list of rules, one after another
     def invalid(self):
-        for elem in (self.elem, self.other and self.other.elem):
-            if isinstance(elem, (Listed, Micro)) and self.scale_rule in ("even", "even_above"):
-                return "even rules need a float format"
-        if isinstance(self.elem, Micro) and (self.scale == "none" or not self.block.isdigit() or self.arithmetic not in ("exact", "bf16_reciprocals") or
-                                             self.scale_rule in ("four_over_six", "mse", "ms_eden", "encode") or self.other):
-            return "micro-exponents need 1 x B blocks, arithmetic=exact and a rule without trials"
-        if self.other and self.scale != "none" and (self.scale_format.bits != 7 or self.scale_rule in ("encode", "ms_eden") or
-                                                    self.decode == "amax_first"):
-            return "a choice needs a scale with an unused bit"
-        if self.scale_rule == "uos" and self.element != "e2m1":
-            return "uos is defined for e2m1"
-        if self.scale_rule == "four_over_six" and self.scale == "e8m0":
-            return "four_over_six needs a scale format with mantissa"
-        if self.compute != "fp32" and (self.arithmetic == "exact" or self.scale_rule == "encode" or self.scale_rule.startswith("quest")):
-            return "compute=bf16 rounds operations"
-        if self.compute == "fp16" and self.exponent == "float_log2":
-            return "float_log2 is not defined in fp16"
-        if self.exponent == "float_log2" and self.scale_rule not in ("floor", "ceil", "rceil", "even", "even_above", "nearest_log2",
-                                                                      "nearest_log2_amax"):
-            return "float_log2 is defined for rules of the amax"
-        if self.exponent == "float_log2" and self.compute == "bf16" and self.scale_rule not in ("floor", "even", "even_above"):
-            return "float_log2 in bf16 is defined for floors"
-        if self.decode != "scale_then_tensor" and (self.p != 1 or self.scale_rule == "encode"):
-            return "decode orders take neither prescale nor encode"
-        if self.decode == "divide_global" and self.arithmetic not in FROM_MULTIPLIER:
-            return "divide_global needs S"
-        if self.decode == "amax_first" and self.scale_rule in ("ms_eden", "four_over_six", "mse"):
-            return "amax_first and rules that decode"
-        if self.headroom != "none" and self.scale_rule not in ("amax", "four_over_six", "mse"):
-            return "headroom needs a rule of the amax"
-        if self.nonfinite == "tensor_nan" and (self.tensor_scale == "none" or self.scale == "none" or self.scale_format.nan is None):
-            return "tensor_nan needs a tensor scale and a NaN"
-        if self.scale_add != "0" and self.scale_rule != "quest_floor":
-            return "scale_add belongs to quest_floor"
-        if self.arithmetic == "multiply" and self.scale_rule.startswith("quest"):
-            return "multiply and quest"
-        if self.factor_format == "mantissa8" and self.tensor_scale != "none" and self.scale != "e8m0":
-            return "mantissa8 needs e8m0"
-        if self.factor_format != "fp32" and self.tensor_scale != "none" and self.decode == "amax_first":
-            return "amax_first needs fp32"
-        if self.payload != "of_arithmetic" and (self.arithmetic in ("exact", "multiply") or self.scale_rule == "encode"):
-            return "payload orders need an fp32 order"
-        if self.payload in ("divide_global", "multiply_global", "divide_then_multiply") and self.arithmetic not in FROM_MULTIPLIER:
-            return "this payload reads S"
-        if self.payload_type == "bf16" and (self.scale_rule == "encode" or (self.tensor_scale != "none" and self.scale != "none")):
-            return "payload_type=bf16 takes no tensor scale"
-        if self.factor_order != "of_arithmetic" and self.arithmetic not in FROM_MULTIPLIER:
-            return "factor_order needs S"
-        if (self.tensor_scale == "given") != (self.factor != "0"):
-            return "given and factor belong together"
-        if self.tensor_scale == "given" and (self.decode == "amax_first" or self.factor_format != "fp32" or self.error_order == "decoded_amax"):
-            return "given knows no amax"
+        """Why the words do not go together; None where they do."""
+        grids = [elem for elem in (self.elem, self.other and self.other.elem) if isinstance(elem, (Listed, Micro))]
         in_g = self.error_order == "scaled" and self.choice != "none" and PAYLOAD_OF[self.arithmetic]
-        if self.error_order != "fp64" and ((self.scale_rule not in ("four_over_six", "mse") and self.choice == "none")
-                                           or self.tensor_scale == "none" or self.p != 1 or self.block in ("row", "tensor")
-                                           or (self.arithmetic not in FROM_MULTIPLIER and not in_g)):
-            return "error orders need trials and S"
-        if self.scale_rule == "encode" and (self.arithmetic not in ("exact", "divide", "reciprocal") or self.zero_scale == "keep"):
-            return "encode takes neither te nor zero_scale=keep"
-        if self.tensor_scale == "outer128" and self.scale != "none" and not self.block.isdigit():
-            return "outer128 needs 1 x B blocks"
-        if self.tensor_scale == "row" and self.scale != "none" and not self.block.isdigit():
-            return "row needs 1 x B blocks"
-        if self.scale_rule == "ms_eden" and (self.scale == "e8m0" or not self.block.isdigit() or self.scale_rounding != "nearest_even"):
-            return "ms_eden needs 1 x B blocks, scales with mantissa bits and nearest_even"
-        return None
+        rules = (
+            (grids and self.scale_rule in ("even", "even_above"), "even rules need a float format"),
+            (isinstance(self.elem, Micro) and (self.scale == "none" or not self.block.isdigit() or self.arithmetic not in ("exact", "bf16_reciprocals") or
+                                               self.scale_rule in ("four_over_six", "mse", "ms_eden", "encode") or self.other),
+             "micro-exponents need 1 x B blocks, arithmetic=exact and a rule without trials"),
+            (self.other and self.scale != "none" and (self.scale_format.bits != 7 or self.scale_rule in ("encode", "ms_eden") or
+                                                      self.decode == "amax_first"), "a choice needs a scale with an unused bit"),
+            (self.scale_rule == "uos" and self.element != "e2m1", "uos is defined for e2m1"),
+            (self.scale_rule == "four_over_six" and self.scale == "e8m0", "four_over_six needs a scale format with mantissa"),
+            (self.compute != "fp32" and (self.arithmetic == "exact" or self.scale_rule == "encode" or self.scale_rule.startswith("quest")),
+             "compute=bf16 rounds operations"),
+            (self.compute == "fp16" and self.exponent == "float_log2", "float_log2 is not defined in fp16"),
+            (self.exponent == "float_log2" and self.scale_rule not in ("floor", "ceil", "rceil", "even", "even_above", "nearest_log2",
+                                                                       "nearest_log2_amax"), "float_log2 is defined for rules of the amax"),
+            (self.exponent == "float_log2" and self.compute == "bf16" and self.scale_rule not in ("floor", "even", "even_above"),
+             "float_log2 in bf16 is defined for floors"),
+            (self.decode != "scale_then_tensor" and (self.p != 1 or self.scale_rule == "encode"), "decode orders take neither prescale nor encode"),
+            (self.decode == "divide_global" and self.arithmetic not in FROM_MULTIPLIER, "divide_global needs S"),
+            (self.decode == "amax_first" and self.scale_rule in ("ms_eden", "four_over_six", "mse"), "amax_first and rules that decode"),
+            (self.headroom != "none" and self.scale_rule not in ("amax", "four_over_six", "mse"), "headroom needs a rule of the amax"),
+            (self.nonfinite == "tensor_nan" and (self.tensor_scale == "none" or self.scale == "none" or self.scale_format.nan is None),
+             "tensor_nan needs a tensor scale and a NaN"),
+            (self.scale_add != "0" and self.scale_rule != "quest_floor", "scale_add belongs to quest_floor"),
+            (self.arithmetic == "multiply" and self.scale_rule.startswith("quest"), "multiply and quest"),
+            (self.factor_format == "mantissa8" and self.tensor_scale != "none" and self.scale != "e8m0", "mantissa8 needs e8m0"),
+            (self.factor_format != "fp32" and self.tensor_scale != "none" and self.decode == "amax_first", "amax_first needs fp32"),
+            (self.payload != "of_arithmetic" and (self.arithmetic in ("exact", "multiply") or self.scale_rule == "encode"),
+             "payload orders need an fp32 order"),
+            (self.payload in ("divide_global", "multiply_global", "divide_then_multiply") and self.arithmetic not in FROM_MULTIPLIER,
+             "this payload reads S"),
+            (self.payload_type == "bf16" and (self.scale_rule == "encode" or (self.tensor_scale != "none" and self.scale != "none")),
+             "payload_type=bf16 takes no tensor scale"),
+            (self.factor_order != "of_arithmetic" and self.arithmetic not in FROM_MULTIPLIER, "factor_order needs S"),
+            ((self.tensor_scale == "given") != (self.factor != "0"), "given and factor belong together"),
+            (self.tensor_scale == "given" and (self.decode == "amax_first" or self.factor_format != "fp32" or self.error_order == "decoded_amax"),
+             "given knows no amax"),
+            (self.error_order != "fp64" and ((self.scale_rule not in ("four_over_six", "mse") and self.choice == "none")
+                                             or self.tensor_scale == "none" or self.p != 1 or self.block in ("row", "tensor")
+                                             or (self.arithmetic not in FROM_MULTIPLIER and not in_g)), "error orders need trials and S"),
+            (self.scale_rule == "encode" and (self.arithmetic not in ("exact", "divide", "reciprocal") or self.zero_scale == "keep"),
+             "encode takes neither te nor zero_scale=keep"),
+            (self.tensor_scale in ("outer128", "row") and self.scale != "none" and not self.block.isdigit(),
+             self.tensor_scale + " needs 1 x B blocks"),
+            (self.scale_rule == "ms_eden" and (self.scale == "e8m0" or not self.block.isdigit() or self.scale_rounding != "nearest_even"),
+             "ms_eden needs 1 x B blocks, scales with mantissa bits and nearest_even"),
+        )
+        return next((reason for breaks, reason in rules if breaks), None)
 
     def largest(self):
         """What the maximum of a block is to become."""
@@ -775,17 +760,9 @@ class BlockQuantiser:
         if self.spec.scale_overflow == "nan" and self.fmt.nan is not None and not self.fmt.power_of_two:
             top = Fraction(self.fmt.values[self.fmt.largest_code], 1 << self.fmt.shift)
             step = top - Fraction(self.fmt.values[self.fmt.largest_code - 1], 1 << self.fmt.shift)
-            v, mode = Fraction(num, den), self.spec.scale_rounding
-            excess = (v - top) / step  # of the way to the number that would follow
-            if mode == "toward_zero":
-                over = excess >= 1
-            elif mode == "toward_positive":
-                over = excess > 0
-            elif mode == "nearest_away":
-                over = excess >= Fraction(1, 2)
-            else:
-                over = excess > Fraction(1, 2) or (excess == Fraction(1, 2) and self.fmt.largest_code % 2 == 1)
-            if over:
+            excess = (Fraction(num, den) - top) / step  # of the way to the number that would follow
+            mode = "nearest_even" if self.spec.scale_rounding == "stochastic" else self.spec.scale_rounding
+            if excess >= 1 or (excess > 0 and rounds_up(mode, *excess.as_integer_ratio(), self.fmt.largest_code, False, 0, 0)):
                 return None
         return round_to_format(self.fmt, num, den, self.spec.scale_rounding, False, self.spec.n, draw)
 
@@ -813,15 +790,10 @@ class BlockQuantiser:
             return e - emax + (Fraction(num, den) > threshold or (rule == "even" and Fraction(num, den) == threshold))
         if rule == "nearest_log2_amax":
             return e - emax + (Fraction(num, den) ** 2 > Fraction(2) ** (2 * e + 1))
-        if rule in ("rceil", "uos"):
-            top = self.m if rule == "rceil" else Fraction(29, 4)
-            v = Fraction(num, den) / top
+        if rule in ("rceil", "uos", "nearest_log2"):
+            v = Fraction(num, den) / (Fraction(29, 4) if rule == "uos" else self.m)
             k = floor_log2(v.numerator, v.denominator)
-            return k + (v != Fraction(2) ** k)
-        if rule == "nearest_log2":
-            v = Fraction(num, den) / self.m
-            k = floor_log2(v.numerator, v.denominator)
-            return k + (v * v > Fraction(2) ** (2 * k + 1))
+            return k + (v * v > Fraction(2) ** (2 * k + 1) if rule == "nearest_log2" else v != Fraction(2) ** k)
         total = squares = 0.0
         g = to_double(self.g)
         for x in xs:
@@ -1566,13 +1538,12 @@ def accumulate(row, a, b, first, last):
                 dot = f_fma(a.element(k), b.element(k), dot)
             acc = f_add(acc, round_signed(units(dot) * a.scale(lo) * b.scale(lo), -3 * 149))
         return acc
-    if kind == "group":
-        for lo, hi in cuts(first, last, row["group"] or last - first):
-            acc = f_add(acc, round_signed(products(lo, hi), exponent, row["group_rounding"]), row["rounding"])
-        return snapped(acc, row.get("snap"))
-    assert kind == "aligned", kind
+    assert kind in ("group", "aligned"), kind
     for lo, hi in cuts(first, last, row["group"] or last - first):
-        acc = aligned_step(row, a, b, lo, hi, acc, exponent)
+        if kind == "group":
+            acc = f_add(acc, round_signed(products(lo, hi), exponent, row["group_rounding"]), row["rounding"])
+        else:
+            acc = aligned_step(row, a, b, lo, hi, acc, exponent)
     return snapped(acc, row.get("snap"))
 
 
@@ -1592,12 +1563,7 @@ def bare_sum(row, a, b, first, last):
     kind, acc = row["kind"], 0
     for lo, hi in cuts(first, last, 1 if kind == "block" else row.get("group") or max(last - first, 1)):
         specials = [f_mul(a.as_f32(k), b.as_f32(k)) for k in range(lo, hi) if a.special(k) is not None or b.special(k) is not None]
-        total, group = Fraction(0), 0
-        for k in range(lo, hi):
-            if a.special(k) is None and b.special(k) is None:
-                total += a.exact(k) * b.exact(k)
-        for s in specials:
-            group = f_add(group, s)
+        total, group = sum(a.exact(k) * b.exact(k) for k in range(lo, hi)), functools.reduce(f_add, specials, 0)
         if kind == "block":
             old = signed_value(acc) if is_finite(acc) else 0
             acc = fraction_sum(total + old, row["rounding"]) if not specials and is_finite(acc) else f_add(acc, group)
@@ -1625,10 +1591,7 @@ def factor_step(row, a, b, lo, hi, acc):
     """One group of an adder that reads operands one by one as numbers: kind aligned, or the floor kinds of CDNA3."""
     special = [f_mul(a.as_f32(k), b.as_f32(k)) for k in range(lo, hi) if a.special(k) is not None or b.special(k) is not None]
     if special or not is_finite(acc):
-        out = acc if not is_finite(acc) else 0
-        for b32 in special:
-            out = f_add(out, b32)
-        return out
+        return functools.reduce(f_add, special, acc if not is_finite(acc) else 0)
     terms = []
     for k in range(lo, hi):
         (x, ex), (y, ey) = a.factor(k), b.factor(k)
@@ -1672,6 +1635,12 @@ def half_sum(v):
     return (SIGN if v < 0 and code else 0) | ELEMENTS["fp16"].code_to_f32(code)
 
 
+def whole_units(n, e, lsb):
+    """n * 2^e in whole units of 2^lsb, toward zero."""
+    m = abs(n) >> lsb - e if lsb > e else abs(n) << e - lsb
+    return -m if n < 0 else m
+
+
 def window_step(row, a, b, lo, hi, acc):
     """64 products under a rule of Blackwell's FP4 units (tcgen05.mma mxf4, mxf4nvf4), in exact integers times 2^unit."""
     if not is_finite(acc):
@@ -1688,11 +1657,6 @@ def window_step(row, a, b, lo, hi, acc):
     top, top_scales, c = max(rank.values()), max(scales.values()), units(acc)
     rank_c = max(abs(c).bit_length() - 150, -126) if c else None
 
-    def cut(n, e, lsb):
-        """n * 2^e in whole units of 2^lsb, toward zero."""
-        m = abs(n) >> lsb - e if lsb > e else abs(n) << e - lsb
-        return -m if n < 0 else m
-
     def dots(length):
         for i, j in cuts_at_blocks(a, b, lo, hi, length):
             inside = [k for k in range(i, j) if k in rank]
@@ -1701,16 +1665,16 @@ def window_step(row, a, b, lo, hi, acc):
 
     if c and rank_c >= top:
         q = rank_c - 35
-        return to_zero(cut(c, -149, q) + sum(cut(n, unit, q) for n, _, _ in dots(16)), q)
+        return to_zero(whole_units(c, -149, q) + sum(whole_units(n, unit, q) for n, _, _ in dots(16)), q)
     q = max([top - 39, top_scales - 35] + ([rank_c - 39] if c else []))
     kept = []
     for n, largest, pair in dots(row["dot"]):
         own = max(q, rank_c - 35) if row["outranks"] and c and rank_c >= largest else q
-        kept.append((cut(n, unit, own) << own - q, pair))
-    out = to_zero(cut(c, -149, q) + sum(n for n, _ in kept), q)
+        kept.append((whole_units(n, unit, own) << own - q, pair))
+    out = to_zero(whole_units(c, -149, q) + sum(n for n, _ in kept), q)
     if row["floor"] is not None and 0 < (out & NAN) < 0x800000:
         least = 1 << max(row["floor"] - q, 0)
-        out = to_zero(cut(c, -149, q) + sum(n for n, pair in kept if not (pair < top_scales and abs(n) < least)), q)
+        out = to_zero(whole_units(c, -149, q) + sum(n for n, pair in kept if not (pair < top_scales and abs(n) < least)), q)
     return out
 
 
@@ -1758,17 +1722,11 @@ def aligned_sum(row, terms, exponent, acc, every_term=False):
     acc_exponent = max(abs(acc_units).bit_length() - 150, least) if acc_units else -126 if zero is None else zero
     lsb = max([acc_exponent] + [e for _, e in terms]) - row["fraction_bits"]
 
-    def truncated(v, e):  # v * 2^e as a multiple of 2^lsb, toward zero
-        n = abs(v) >> (lsb - e) if lsb >= e else abs(v) << (e - lsb)
-        return -n if v < 0 else n
-
-    total = truncated(acc_units, -149) + sum(truncated(v, exponent) for v, _ in terms)
+    total = whole_units(acc_units, -149, lsb) + sum(whole_units(v, exponent, lsb) for v, _ in terms)
     if row.get("half"):
         return half_sum(Fraction(total) * Fraction(2) ** lsb)
-    out = round_signed(total, lsb, row["rounding"])
-    if total and abs(total).bit_length() + lsb > 128:
-        out = (out & SIGN) | INF
-    elif "result_bits" in row:
+    out = to_zero(total, lsb)
+    if "result_bits" in row:
         out = out >> 23 - row["result_bits"] << 23 - row["result_bits"]
     return out if out & NAN else 0
 
@@ -3070,8 +3028,6 @@ def check(binary, cases, seed, extra, only):
 class CodeLane:
     """K codes of one operand with their scales, in the shape of Lane; without scales every scale is 1."""
 
-    decoded = {}  # format and code: fp32 bits, signed units of 2^-shift
-
     def __init__(self, elem, codes, scale, scale_codes, block, tf32=False):
         self.codes, self.block, self.has_scales = codes, block or len(codes), scale is not None
         self.shift, self.min_element_exponent = elem.shift, elem.smallest_normal_exponent
@@ -3084,13 +3040,12 @@ class CodeLane:
         else:
             self.scales, self.min_exponent = [1 << 149], -126
 
-    def decode(self, elem, c):
-        if (elem.name, c) not in self.decoded:
-            v, m = elem.code_to_f32(c), elem.value_units(c & (elem.sign_bit - 1))
-            if elem.bits == 32:
-                return v, (-m if c & elem.sign_bit else m) if is_finite(v) else None
-            self.decoded[elem.name, c] = v, (-m if c & elem.sign_bit else m) if is_finite(v) else None
-        return self.decoded[elem.name, c]
+    @staticmethod
+    @functools.lru_cache(1 << 17)  # all codes of two 16-bit formats
+    def decode(elem, c):
+        """fp32 bits, and signed units of 2^-shift; None of what is not finite."""
+        v, (negative, m) = elem.code_to_f32(c), elem.signed_units(c)
+        return v, (-m if negative else m) if is_finite(v) else None
 
     scale, scale_exponent, element_exponent = Lane.scale, Lane.scale_exponent, Lane.element_exponent
 
@@ -3104,9 +3059,7 @@ def sum_of_codes(row, a, b, c):
         specials = [] if a.is_finite and b.is_finite else [
             f_mul(a.values[k], b.values[k]) for k in range(lo, hi) if a.q[k] is None or b.q[k] is None]
         if specials or not is_finite(acc):
-            acc = acc if not is_finite(acc) else 0
-            for s in specials:
-                acc = f_add(acc, s)
+            acc = functools.reduce(f_add, specials, acc if not is_finite(acc) else 0)
         elif row["kind"] == "windowed":
             acc = window_step(row, a, b, lo, hi, acc)
         else:
