@@ -3,15 +3,9 @@
 
 function matches_here() {
   const {model} = state;
-  const get = (name) => model.get('against', name);
-  const list = [];
-  for (let k = 0; k < (model.tables.against?.rows ?? 0); ++k) {
-    const point = get('point')[k];
-    if (words_at(model.context, point) !== state.context) continue;
-    const numbers = Object.fromEntries(['there', 'mean', 'low', 'high', 'same'].map((name) => [name, get(name)[k]]));
-    list.push({point, front: words_at(get('front'), k), here: model.column(model.head.y).mean[point], ...numbers});
-  }
-  return list;
+  return named_rows('against', ['front'], ['point', 'there', 'mean', 'low', 'high', 'same'])
+    .filter(({point}) => words_at(model.context, point) === state.context)
+    .map((match) => ({...match, here: model.column(model.head.y).mean[match.point]}));
 }
 
 const against_verdict = (match) =>

@@ -30,6 +30,8 @@ function ideal_seconds(points) {
   return known === undefined ? null : step.mean[known] / (1 + overhead.mean[known]);
 }
 
+const total_seconds = (terms) => terms.reduce((sum, term) => sum + term.seconds, 0);
+
 // Stacked bars, one per row {point, name}; `legend` gets the names of the terms. `only`: a set of terms to keep.
 // long: one drawing, whose bars, names and axis share their measures
 function paint_cost_bars(container, legend, all_rows, {title_width, only = null}) {
@@ -37,7 +39,7 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
   const theme = current_theme();
   const overhead = model.column('overhead');
   const terms_of = (i) => point_terms(model, i).filter((term) => !only || only.has(term.name));
-  const total = (i) => terms_of(i).reduce((sum, term) => sum + term.seconds, 0);
+  const total = (i) => total_seconds(terms_of(i));
   // A baseline several times longer than everything else would squeeze what is to be compared: it is named instead.
   const usual = Math.max(...all_rows.filter(({point}) => !model.baseline[point]).map(({point}) => total(point)), 0);
   const fits = ({point}) => total(point) > 0 && (!model.baseline[point] || usual === 0 || total(point) < 2.5 * usual);
@@ -49,10 +51,7 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
   const ideal = only ? null : ideal_seconds(points);
   const longest = Math.max(...points.map(total), 0);
   const [factor, prefix] = si_prefixes.find(([size]) => longest >= size) ?? [1, ''];
-  const sum_of = (i, names) =>
-    terms_of(i)
-      .filter((term) => names.includes(term.name))
-      .reduce((sum, term) => sum + term.seconds, 0);
+  const sum_of = (i, names) => total_seconds(terms_of(i).filter((term) => names.includes(term.name)));
   fill(
     legend,
     groups.map((group) => h('span.key', swatch(group.colour), group.name)),
@@ -72,11 +71,7 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
       : null,
   );
   const end_label = (i) =>
-    only
-      ? si_text(total(i), 's')
-      : overhead && Number.isFinite(overhead.mean[i])
-        ? `+${value_text(overhead, overhead.mean[i])}`
-        : si_text(total(i), 's');
+    !only && Number.isFinite(overhead?.mean[i]) ? `+${value_text(overhead, overhead.mean[i])}` : si_text(total(i), 's');
   const series = groups.map((group, k) => ({
     type: 'bar',
     stack: 'step',
@@ -144,7 +139,7 @@ function paint_cost_bars(container, legend, all_rows, {title_width, only = null}
 function term_table(point) {
   const {model} = state;
   const terms = point_terms(model, point).sort((a, b) => b.seconds - a.seconds);
-  const total = terms.reduce((sum, term) => sum + term.seconds, 0);
+  const total = total_seconds(terms);
   return h(
     'details',
     h('summary', 'The same in numbers'),

@@ -176,11 +176,8 @@ const chip_names = ({head}) => [head.chip, ...(head.chips ?? []).map((chip) => c
 // Where a point leaves the base configuration: [{axis, value, reference}].
 function differences(model, point) {
   return model.axes
-    .filter((axis) => {
-      const value = axis.values[axis.codes[point]];
-      return value !== '' && axis.reference !== '' && value !== axis.reference;
-    })
-    .map((axis) => ({axis, value: axis.values[axis.codes[point]], reference: axis.reference}));
+    .map((axis) => ({axis, value: axis.values[axis.codes[point]], reference: axis.reference}))
+    .filter(({value, reference}) => value !== '' && reference !== '' && value !== reference);
 }
 
 // The points that are tied with a step of the front, in the order of x.

@@ -69,11 +69,8 @@ function difference_table(point) {
 }
 
 function sensitivity_table(point) {
-  const {model} = state;
-  const points = model.get('sensitivity', 'point');
-  const rows = rows_with(points.length, (row) => points[row] === point).map((row) => {
-    const low = model.get('sensitivity', 'low')[row],
-      high = model.get('sensitivity', 'high')[row];
+  const own = named_rows('sensitivity', ['weight'], ['point', 'low', 'high']).filter((row) => row.point === point);
+  const rows = own.map(({weight, low, high}) => {
     // Factors from 1/4 to 4 on a logarithmic track of 100 %.
     const place = (factor) => 50 + 25 * Math.log2(Math.min(Math.max(factor, 0.25), 4));
     const bar = h('span.track-bar');
@@ -81,7 +78,7 @@ function sensitivity_table(point) {
     bar.style.width = `${Math.max(place(high) - place(low), 2)}%`;
     return h(
       'tr',
-      h('th', {scope: 'row'}, words_at(model.get('sensitivity', 'weight'), row)),
+      h('th', {scope: 'row'}, weight),
       h('td.track-cell', h('span.track', bar)),
       h('td.quiet', `× ${significant(low, 2)} … ${significant(high, 2)}`),
     );

@@ -5,22 +5,13 @@ let all_effects = false;
 
 function effect_groups(task) {
   const {model} = state;
-  const get = (name) => model.get('effects', name);
   const groups = new Map();
-  for (let row = 0; row < model.tables.effects.rows; ++row) {
-    if (words_at(get('task'), row) !== task) continue;
-    const name = words_at(get('axis'), row);
-    if (!groups.has(name))
-      groups.set(name, {
-        name,
-        label: model.axis(name)?.label ?? name,
-        reference: words_at(get('reference'), row),
-        rows: [],
-      });
-    const value = words_at(get('value'), row);
-    if (value === groups.get(name).reference) continue;
-    const numbers = ['mean', 'low', 'high', 'q10', 'q90', 'share'].map((key) => [key, get(key)[row]]);
-    groups.get(name).rows.push({value, ...Object.fromEntries(numbers), verdict: words_at(get('verdict'), row)});
+  const words = ['task', 'axis', 'value', 'reference', 'verdict'];
+  for (const row of named_rows('effects', words, ['mean', 'low', 'high', 'q10', 'q90', 'share'])) {
+    const {axis: name, reference} = row;
+    if (row.task !== task) continue;
+    if (!groups.has(name)) groups.set(name, {name, label: model.axis(name)?.label ?? name, reference, rows: []});
+    if (row.value !== groups.get(name).reference) groups.get(name).rows.push(row);
   }
   const list = [...groups.values()].filter((group) => group.rows.some((row) => Number.isFinite(row.mean)));
   for (const group of list) {

@@ -62,7 +62,6 @@ function front_entry(point, rank = 0, tied = []) {
   const {model} = state;
   const [x, y] = judged_columns();
   const name = shown_name(model, point);
-  const pinned = state.pins.indexOf(point);
   return h(
     'li',
     h(
@@ -86,7 +85,7 @@ function front_entry(point, rank = 0, tied = []) {
             ? h('span.quiet', ` ± ${value_text(y, (y.high[point] - y.low[point]) / 2, 2)}`)
             : null,
         ),
-        pinned >= 0 ? h('span.letter', pin_letter(point)) : null,
+        pin_letter(point) ? h('span.letter', pin_letter(point)) : null,
       ),
       h('span.chips', difference_chips(point, 5)),
     ),

@@ -152,10 +152,8 @@ function paint_table() {
 
 function csv_of_selection() {
   const columns = table_columns();
-  const lines = [columns.map((column) => csv_field(column.key)).join(',')];
-  for (const row of table_rows(columns))
-    lines.push(columns.map((column) => csv_field(column.csv ? column.csv(row) : column.get(row))).join(','));
-  return lines.join('\n') + '\n';
+  const cells = (row) => columns.map((column) => (column.csv ?? column.get)(row));
+  return csv_text([columns.map((column) => column.key), ...table_rows(columns).map(cells)]);
 }
 
 function setup_table() {
