@@ -64,26 +64,29 @@ bool is_known(Arithmetic word) {
 }
 
 // The comparisons with a copy of the fields named here decline a field added since, unless it has its default.
+static QuantSpec named_fields(const QuantSpec& s) {
+  return {.element = s.element,
+          .scale = s.scale,
+          .block = {s.block.kind, s.block.size},
+          .scale_rule = s.scale_rule,
+          .scale_rounding = s.scale_rounding,
+          .arithmetic = s.arithmetic,
+          .rounding = s.rounding,
+          .random_bits = s.random_bits,
+          .prescale = s.prescale,
+          .tensor_scale = s.tensor_scale,
+          .target = s.target,
+          .hold_steps = s.hold_steps,
+          .zero_scale = s.zero_scale,
+          .zero_block = s.zero_block,
+          .scale_floor = s.scale_floor,
+          .negative_zero = s.negative_zero,
+          .nonfinite = s.nonfinite,
+          .ragged = s.ragged};
+}
+
 bool is_known(const QuantSpec& s) {
-  const QuantSpec copy = {.element = s.element,
-                          .scale = s.scale,
-                          .block = {s.block.kind, s.block.size},
-                          .scale_rule = s.scale_rule,
-                          .scale_rounding = s.scale_rounding,
-                          .arithmetic = s.arithmetic,
-                          .rounding = s.rounding,
-                          .random_bits = s.random_bits,
-                          .prescale = s.prescale,
-                          .tensor_scale = s.tensor_scale,
-                          .target = s.target,
-                          .hold_steps = s.hold_steps,
-                          .zero_scale = s.zero_scale,
-                          .zero_block = s.zero_block,
-                          .scale_floor = s.scale_floor,
-                          .negative_zero = s.negative_zero,
-                          .nonfinite = s.nonfinite,
-                          .ragged = s.ragged};
-  return copy == s && is_known(s.element) && is_known(s.scale) &&
+  return named_fields(s) == s && is_known(s.element) && is_known(s.scale) &&
          is_one_of(s.block.kind, {BlockKind::vector, BlockKind::square, BlockKind::row, BlockKind::tensor}) &&
          is_known(s.scale_rule) && rounds_scales(s.scale_rounding) && is_known(s.arithmetic) && is_known(s.rounding) &&
          is_one_of(s.tensor_scale,
@@ -151,28 +154,16 @@ bool is_known_to_decoders(const QuantSpec& s) {
 }
 
 QuantSpec decoding_spec(const QuantSpec& s) {
-  const ScaleRule plain = is_power_of_two_rule(s.scale_rule) ? ScaleRule::floor : ScaleRule::amax;
-  return {.element = s.element,
-          .scale = s.scale,
-          .block = s.block,
-          .scale_rule = known_or(s.scale_rule, plain),
-          .scale_rounding = rounds_scales(s.scale_rounding) ? s.scale_rounding : Rounding::nearest_even,
-          .arithmetic = s.arithmetic,
-          .rounding = known_or(s.rounding, Rounding::nearest_even),
-          .random_bits = s.random_bits,
-          .prescale = s.prescale,
-          .tensor_scale = s.tensor_scale == TensorScale::given ? TensorScale::current : s.tensor_scale,
-          .target = s.target,
-          .hold_steps = s.hold_steps,
-          .zero_scale = known_or(s.zero_scale, ZeroScale::smallest),
-          .zero_block = s.zero_block,
-          .scale_floor = s.scale_floor,
-          .negative_zero = known_or(s.negative_zero, NegativeZero::keep),
-          .nonfinite = known_or(s.nonfinite, Nonfinite::saturate),
-          .ragged = s.ragged,
-          .decode = s.decode,
-          .headroom = s.headroom,
-          .choice = s.choice};
+  QuantSpec rest = named_fields(s);
+  rest.scale_rule = known_or(s.scale_rule, is_power_of_two_rule(s.scale_rule) ? ScaleRule::floor : ScaleRule::amax);
+  if (!rounds_scales(s.scale_rounding)) rest.scale_rounding = Rounding::nearest_even;
+  rest.rounding = known_or(s.rounding, Rounding::nearest_even);
+  forget(rest.tensor_scale, {TensorScale::given}, TensorScale::current);
+  rest.zero_scale = known_or(s.zero_scale, ZeroScale::smallest);
+  rest.negative_zero = known_or(s.negative_zero, NegativeZero::keep);
+  rest.nonfinite = known_or(s.nonfinite, Nonfinite::saturate);
+  rest.decode = s.decode, rest.headroom = s.headroom, rest.choice = s.choice;
+  return rest;
 }
 
 bool is_known(const HadamardSpec& h) {
