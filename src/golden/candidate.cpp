@@ -16,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(const std::vector<std::string>& list, const std::string& word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 bool has_header(const fs::path& file) {
   const std::string extension = file.extension().string();
   return extension == ".npy" || extension == ".npz" || extension == ".safetensors";

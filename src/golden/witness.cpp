@@ -6,6 +6,7 @@
 
 #include "src/backends/backends.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 
 namespace fp4::golden {
 namespace {
@@ -133,13 +134,10 @@ void search_policies(const WitnessRequest& r, const QuantSpec& sa, const QuantSp
 // own means the rounding or the scale rule where it may.
 std::string axis_of(const std::string& word) {
   std::vector<std::string> axes;
-  for (const auto& field : quant_fields()) {
-    if (field.words == nullptr) continue;
-    const std::vector<std::string> words = field.words();
-    if (std::find(words.begin(), words.end(), word) != words.end()) axes.emplace_back(field.name);
-  }
+  for (const auto& field : quant_fields())
+    if (field.words != nullptr && contains(field.words(), word)) axes.emplace_back(field.name);
   for (const char* first : {"rounding", "scale_rule"})
-    if (std::find(axes.begin(), axes.end(), first) != axes.end()) return first;
+    if (contains(axes, first)) return first;
   return axes.empty() ? "" : axes.front();
 }
 

@@ -37,9 +37,7 @@ std::string refusal(const CheckpointScheme& s, const ModelTensor& t) {
 }
 
 // Whether a word of --tensors is the tensor's whole name: then it is quantised whatever the rules keep.
-bool is_named_fully(const ModelJob& job, const std::string& name) {
-  return std::find(job.tensors.begin(), job.tensors.end(), name) != job.tensors.end();
-}
+bool is_named_fully(const ModelJob& job, const std::string& name) { return contains(job.tensors, name); }
 
 struct Reason {
   KeptBy by = KeptBy::nobody;
@@ -114,8 +112,7 @@ void refuse_left(const std::string& command, const std::vector<TensorPlan>& plan
   std::vector<std::string> wanted, others;
   for (const ModelTensor* t : refused) wanted.push_back(t->name);
   for (const TensorPlan& plan : plans)
-    if (plan.is_fp4() && std::find(refused.begin(), refused.end(), plan.tensor) == refused.end())
-      others.push_back(plan.tensor->name);
+    if (plan.is_fp4() && !contains(refused, plan.tensor)) others.push_back(plan.tensor->name);
   std::string words;
   for (const std::string& pattern : patterns_for(wanted, others)) words += fmt::format(" '{}'", pattern);
   const ModelTensor& first = *refused.front();

@@ -3,12 +3,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace fp4 {
+
+template <class List, class Value>
+bool contains(const List& list, const Value& value) {
+  return std::find(std::begin(list), std::end(list), value) != std::end(list);
+}
 
 // What stands between the separators, empty parts too: always one part more than there are separators.
 inline std::vector<std::string> split(std::string_view text, char separator) {

@@ -55,7 +55,7 @@ std::vector<uint64_t> seed_list(const JsonReader& value, uint64_t first, int64_t
   for (const JsonReader& entry : value.list(static_cast<size_t>(least))) {
     const auto seed =
         static_cast<uint64_t>(entry.integer(0, INT64_MAX));  // SQLite keeps integers in 63 bits and a sign
-    if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) entry.fail("a seed twice");
+    if (contains(seeds, seed)) entry.fail("a seed twice");
     seeds.push_back(seed);
   }
   return seeds;
@@ -91,8 +91,7 @@ void add_value(Axis& axis, JsonReader value) {
   if (json.is_object()) json.erase("label");
   if ((axis.kind == AxisKind::recipe || axis.kind == AxisKind::gemm) && !json.is_string() && !json.is_object())
     value.fail("expected a word or an object laid over the base, found " + shown(json));
-  if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
-    value.fail("the value '" + label + "' occurs twice");
+  if (contains(axis.labels, label)) value.fail("the value '" + label + "' occurs twice");
   if (const auto same = std::find(axis.values.begin(), axis.values.end(), json); same != axis.values.end())
     value.fail("'" + label + "' means the same as '" + axis.labels[static_cast<size_t>(same - axis.values.begin())] +
                "', which the axis has already");
@@ -133,8 +132,7 @@ void parse_branch(Grid& grid, JsonReader branch) {
       if (at == 0 && share > 0) continue;
       std::string label = at == 0 ? "none" : recipe + "@" + mark.json().dump();
       if (share > 0) label += "+distil" + (share == 1 ? "" : Json(share).dump());
-      if (std::find(axis.labels.begin(), axis.labels.end(), label) != axis.labels.end())
-        mark.fail("the mark occurs twice");
+      if (contains(axis.labels, label)) mark.fail("the mark occurs twice");
       axis.values.push_back(at == 0 ? Json::object() : Json{{"recipe", recipe}, {"at", at}});
       if (share > 0) axis.values.back()["distil"] = share;
       axis.labels.push_back(label);
@@ -326,8 +324,7 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
     const auto value = json.find(key);
     if (!value) continue;  // null
     const std::string task = key.substr(6);
-    if (std::find(grid.tasks.begin(), grid.tasks.end(), task) == grid.tasks.end())
-      value->fail("the grid has no such task");
+    if (!contains(grid.tasks, task)) value->fail("the grid has no such task");
     grid.train_of_task[task] = value->object();
   }
   if (const auto exclude = json.find("exclude", {"rules; a point that agrees with all entries of one is left out"}))
@@ -350,7 +347,7 @@ Grid parse_grid(const std::string& text, const std::string& place, FieldNotes* n
     grid.model = model->name_in("models");
   read_field(json, "candidates", "most candidates of a task and chip", grid.candidates, 1, most_configs);
   json.finish();
-  if (std::find(grid.references.begin(), grid.references.end(), "fp32") == grid.references.end())
+  if (!contains(grid.references, "fp32"))
     grid.references.insert(grid.references.begin(), "fp32");  // every gap is measured from it
   check_together(grid, json);
   return grid;

@@ -68,7 +68,7 @@ void GridProduct::check_rule(const std::string& key, const Json& wanted, const s
       found == grid_.axes.end() ? std::vector<Json>(grid_.tasks.begin(), grid_.tasks.end()) : found->values;
   const std::vector<std::string>& labels = found == grid_.axes.end() ? grid_.tasks : found->labels;
   // A rule with a value that the axis does not have would exclude nothing, silently.
-  const bool is_list = wanted.is_array() && std::find(values.begin(), values.end(), wanted) == values.end();
+  const bool is_list = wanted.is_array() && !contains(values, wanted);
   for (const Json& one : is_list ? wanted : Json::array({wanted})) {
     bool known = false;
     for (size_t i = 0; i < values.size(); ++i) known = known || matches(one, values[i], labels[i]);
@@ -127,7 +127,7 @@ void GridConfigs::check() const {
     };
     for (const Axis& axis : grid_.axes) check_axis(axis);
     for (const Inclusion& inclusion : grid_.include)
-      if (is_one_of(inclusion.tasks, task))
+      if (contains(inclusion.tasks, task))
         for (const Axis& axis : inclusion.axes) check_axis(axis);
   }
 }
@@ -215,7 +215,7 @@ void GridConfigs::remember(AxisKind kind, const Json& value, const std::string& 
   std::string name = value.get<std::string>();
   if (kind == AxisKind::gemm) {
     const size_t dot = name.rfind('.');
-    if (dot == std::string::npos || !is_one_of(gemm_names, name.substr(dot + 1)))
+    if (dot == std::string::npos || !contains(gemm_names, name.substr(dot + 1)))
       throw Error(place + ": a whole GEMM is RECIPE.fprop, RECIPE.dgrad or RECIPE.wgrad, found " + shown(value));
     name.resize(dot);
   }

@@ -1,7 +1,5 @@
 #include "sweeps/grid/recipe_overlay.h"
 
-#include <algorithm>
-
 #include "src/text/error.h"
 #include "src/text/json_reader.h"
 #include "src/text/words.h"
@@ -22,10 +20,6 @@ Json& entry(Json& object, const std::string& key) {
 
 }  // namespace
 
-bool is_one_of(const std::vector<std::string>& list, const std::string& word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
 void set_at(Json& object, const std::vector<std::string>& parts, size_t from, const Json& value) {
   Json* at = &object;
   for (size_t i = from; i < parts.size(); ++i) at = &entry(*at, parts[i]);
@@ -35,13 +29,13 @@ void set_at(Json& object, const std::vector<std::string>& parts, size_t from, co
 void set_recipe_path(Json& recipe, const std::string& path, const Json& value) {
   const std::vector<std::string> parts = split(path, '.');
   const std::vector<std::string> heads = parts[0] == "*" || parts[0] == "all" ? gemm_names : split(parts[0], '|');
-  if (!is_one_of(gemm_names, heads.front())) return set_at(recipe, parts, 0, value);
+  if (!contains(gemm_names, heads.front())) return set_at(recipe, parts, 0, value);
   if (parts.size() < 2) {
     if (!value.is_object()) throw Error("expected an object laid over a product, found " + shown(value));
     for (const std::string& gemm : heads) lay_over(recipe[gemm], value, 1);
     return;
   }
-  const bool names_operand = parts[1] == "*" || is_one_of(operands, split(parts[1], '|').front());
+  const bool names_operand = parts[1] == "*" || contains(operands, split(parts[1], '|').front());
   const bool whole_gemm = parts[1] == "hadamard" || parts[1] == "accumulator" || parts[1] == "split";
   for (const std::string& gemm : heads) {
     if (whole_gemm) {

@@ -10,8 +10,6 @@ namespace fp4::sweeps {
 
 extern const std::vector<std::string> gemm_names;  // fprop, dgrad, wgrad
 
-bool is_one_of(const std::vector<std::string>& list, const std::string& word);
-
 // Sets object[parts[from]][parts[from + 1]].., making objects on the way.
 void set_at(Json& object, const std::vector<std::string>& parts, size_t from, const Json& value);
 

@@ -63,7 +63,7 @@ static const Json* first_at(const Json& value, const std::vector<std::string>& p
   if (!value.is_object()) return nullptr;
   for (const auto& [key, child] : value.items()) {
     const std::vector<std::string> words = split(path[from], '|');
-    if (path[from] != "*" && std::find(words.begin(), words.end(), key) == words.end()) continue;
+    if (path[from] != "*" && !contains(words, key)) continue;
     if (const Json* found = first_at(child, path, from + 1)) return found;
   }
   return nullptr;

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "src/text/words.h"
 #include "sweeps/judge/advice.h"
 #include "sweeps/judge/pareto.h"
 
@@ -32,10 +33,8 @@ std::vector<RaceField> race_fields(const Results& results, const std::vector<Cos
       field.context = front.context;
       field.description = front.description;
       field.rules = race_rules(grid, front.delta);
-      for (const FrontPoint& point : front.points) {
-        const bool known = std::find(field.configs.begin(), field.configs.end(), point.config) != field.configs.end();
-        if (point.candidate && !known) field.configs.push_back(point.config);
-      }
+      for (const FrontPoint& point : front.points)
+        if (point.candidate && !contains(field.configs, point.config)) field.configs.push_back(point.config);
     }
   }
   std::vector<RaceField> list;

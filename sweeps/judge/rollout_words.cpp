@@ -4,6 +4,7 @@
 
 #include "sim/rules/attention_rules.h"
 #include "sim/rules/calls.h"
+#include "src/text/words.h"
 #include "sweeps/judge/rollout.h"
 
 namespace fp4::sweeps {
@@ -15,11 +16,6 @@ constexpr std::string_view unread_words[] = {"name",  "doc",          "source", 
                                              "wgrad", "loss_scaling", "optimizer", "weights"};
 // Values that stand for one thing, whatever they consist of.
 constexpr std::string_view whole_values[] = {"element", "accumulator", "layers", "phases", "estimator"};
-
-template <size_t N>
-bool is_among(const std::string_view (&list)[N], std::string_view word) {
-  return std::find(std::begin(list), std::end(list), word) != std::end(list);
-}
 
 // Sections that canonical recipes leave out at their defaults stand in full, so that their fields are words.
 Json filled(Json recipe) {
@@ -36,14 +32,14 @@ struct WordChange {
 void collect_words(const std::string& path, const Json& against, const Json& recipe, std::vector<WordChange>& out) {
   const std::string_view last = std::string_view(path).substr(path.rfind('.') + 1);
   if (against == recipe) return;
-  if (!against.is_object() || !recipe.is_object() || is_among(whole_values, last)) {
+  if (!against.is_object() || !recipe.is_object() || contains(whole_values, last)) {
     out.push_back({path, against, recipe});
     return;
   }
   Json keys = against;
   keys.update(recipe);
   for (const auto& [key, value] : keys.items()) {
-    if (path.empty() && is_among(unread_words, key)) continue;
+    if (path.empty() && contains(unread_words, key)) continue;
     const auto of = [&name = key](const Json& object) { return object.value(name, Json()); };
     collect_words(path.empty() ? key : path + "." + key, of(against), of(recipe), out);
   }

@@ -37,7 +37,7 @@ void StudyTable::add(std::string_view csv, const std::string& place) {
     std::vector<std::string> fields = csv_fields(text);
     if (at.empty()) {
       for (const char* needed : {"task", "runs", "config_hash"})
-        if (std::find(fields.begin(), fields.end(), needed) == fields.end())
+        if (!contains(fields, needed))
           throw Error(
               fmt::format("{}: no column '{}' (what `fp4sim table --group --csv` writes has it)", place, needed));
       for (const std::string& name : fields) {
@@ -76,9 +76,7 @@ class StudyJudge {
     object(study_, "", {"doc", "tables", "delta", "rung_cost", "groups", "orders"});
     if (study_.contains("groups") && study_["groups"].is_string()) take_groups(study_["groups"].get<std::string>());
     for (size_t row = 0; row < table.rows(); ++row)
-      if (const std::string& task = table.cell(row, "task");
-          std::find(tasks_.begin(), tasks_.end(), task) == tasks_.end())
-        tasks_.push_back(task);
+      if (const std::string& task = table.cell(row, "task"); !contains(tasks_, task)) tasks_.push_back(task);
   }
 
   StudyResult judge() {
@@ -407,7 +405,7 @@ std::string study_table(const StudyResult& result, const std::string& group) {
   for (const StudyEffect& effect : result.effects) {
     if (effect.group != group) continue;
     if (std::isfinite(effect.comparison.detectable)) detectable[effect.task].push_back(effect.comparison.detectable);
-    if (std::find(names.begin(), names.end(), effect.name) == names.end()) names.push_back(effect.name);
+    if (!contains(names, effect.name)) names.push_back(effect.name);
     cells[{effect.name, effect.task}] = table_cell(effect);
     const bool undecided = effect.rung_cost && !effect.beyond_rung;
     differ |= effect.rates_differ && !undecided;

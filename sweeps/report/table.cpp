@@ -96,10 +96,8 @@ std::set<std::string> metrics_of(const Results& results) {
 
 // A grid may have an axis of such a name: `weights` are rules of the recipe, and lm measures how many it has.
 void add_metric_columns(ResultTable& table, const std::set<std::string>& metrics) {
-  for (const std::string& name : metrics) {
-    const bool taken = std::find(table.columns.begin(), table.columns.end(), name) != table.columns.end();
-    table.columns.push_back(taken ? "measured." + name : name);
-  }
+  for (const std::string& name : metrics)
+    table.columns.push_back(contains(table.columns, name) ? "measured." + name : name);
 }
 
 // "1:0.358:7e25c8a1b2c3d4e5", or "1:diverged"; trunks and branches have no digest.
@@ -111,9 +109,7 @@ std::string run_text(const RunRecord& run) {
 }
 
 // The recipe's name, unless an axis of that name says it already: two columns of one name serve nobody.
-bool has_recipe_column(const Results& results) {
-  return std::find(results.axes().begin(), results.axes().end(), "recipe") == results.axes().end();
-}
+bool has_recipe_column(const Results& results) { return !contains(results.axes(), "recipe"); }
 
 ResultTable run_rows(const Results& results, const Costs& costs, const TableOptions& options) {
   ResultTable table;

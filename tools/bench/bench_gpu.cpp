@@ -41,9 +41,7 @@ void print_as_json(const std::vector<gpu::Measurement>& rows) {
 }  // namespace
 
 void bench_gpu(const GpuBenchOptions& o) {
-  const auto wants = [&](const char* name) {
-    return o.what.empty() || std::find(o.what.begin(), o.what.end(), name) != o.what.end();
-  };
+  const auto wants = [&](const char* name) { return o.what.empty() || contains(o.what, name); };
   for (const std::string& word : o.what) accepted_index("bench: with the gpu backend", word, {"gemm", "quantize"});
   gpu::BenchSize size;
   size.cols = 8192;

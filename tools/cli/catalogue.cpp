@@ -1,8 +1,6 @@
 // Every axis table of the core is one line here; data files tell their own doc and source.
 #include "tools/cli/catalogue.h"
 
-#include <algorithm>
-
 #include "fp4/converters.h"
 #include "fp4/random_words.h"
 #include "sim/rules/recipe.h"
@@ -17,6 +15,7 @@
 #include "src/model/model_tensors.h"
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "sweeps/serve/policies.h"
 #include "tasks/run.h"
 #include "tasks/task_data.h"
@@ -234,10 +233,8 @@ std::vector<CatalogueRow> catalogue_rows(std::string_view name) { return named_r
 
 std::vector<std::string> catalogue_kinds_of(std::string_view name) {
   std::vector<std::string> found;
-  for (const Kind& kind : kinds) {
-    const std::vector<std::string> names = names_of_kind(kind);
-    if (std::find(names.begin(), names.end(), name) != names.end()) found.emplace_back(kind.name);
-  }
+  for (const Kind& kind : kinds)
+    if (contains(names_of_kind(kind), name)) found.emplace_back(kind.name);
   return found;
 }
 
@@ -245,7 +242,7 @@ std::vector<std::string> catalogue_show_names() {
   std::vector<std::string> all;
   for (const Kind& kind : kinds)
     for (const std::string& name : names_of_kind(kind))
-      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+      if (!contains(all, name)) all.push_back(name);
   return all;
 }
 
@@ -262,7 +259,7 @@ ordered_json catalogue_show(const std::string& name, std::string_view wanted, bo
     if (name.ends_with(".json") && *kind.folder != '\0') return show_in_kind(kind, name, brief);
     for (const std::string& candidate : names_of_kind(kind)) {
       if (lower_case(candidate) == lower_case(name)) return show_in_kind(kind, candidate, brief);
-      if (std::find(accepted.begin(), accepted.end(), candidate) == accepted.end()) accepted.push_back(candidate);
+      if (!contains(accepted, candidate)) accepted.push_back(candidate);
     }
   }
   if (!known) throw unknown_word("show --kind", wanted, names_of(kinds));

@@ -1,12 +1,12 @@
 // `fp4sim pareto`: the fronts of a sweep, one for each task and training, with what every axis does on average.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "src/files/output.h"
 #include "src/text/member_json.h"
 #include "src/text/named_rows.h"
+#include "src/text/words.h"
 #include "sweeps/judge/attribution.h"
 #include "sweeps/judge/pareto.h"
 #include "tools/cli/options.h"
@@ -125,9 +125,7 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
   const sweeps::Results& results = view.results;
   for (const std::string& task : o.tasks) accepted_index("--task", task, results.grid().tasks);
   std::vector<sweeps::ContextFront> fronts = sweeps::fronts(results, view.costs, o.front);
-  const auto wanted = [&](const std::string& task) {
-    return o.tasks.empty() || std::find(o.tasks.begin(), o.tasks.end(), task) != o.tasks.end();
-  };
+  const auto wanted = [&](const std::string& task) { return o.tasks.empty() || contains(o.tasks, task); };
   std::erase_if(fronts, [&](const sweeps::ContextFront& front) { return !wanted(front.task); });
   const auto metric = o.front.y.rfind("loss_hp", 0) == 0 ? sweeps::Metric::loss_hp : sweeps::Metric::loss;
   std::vector<sweeps::Effect> effects;
