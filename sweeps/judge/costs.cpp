@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "src/text/error.h"
+#include "src/text/named_rows.h"
 #include "src/threads/parallel.h"
 
 namespace fp4::sweeps {
@@ -102,29 +103,26 @@ void Costs::prepare(const std::string& weight, double factor) const {
   for (size_t i = 0; i < table.size(); ++i) known[i] = table[i];
 }
 
-constexpr std::pair<const char*, double Cost::*> columns[] = {{"overhead", &Cost::overhead},
-                                                              {"quantisation_overhead", &Cost::quantisation_overhead},
-                                                              {"step_time_s", &Cost::step_time_s},
-                                                              {"energy_j", &Cost::energy_j},
-                                                              {"price", &Cost::price},
-                                                              {"points", &Cost::points}};
+struct CostField {
+  const char* name;
+  double Cost::*value;
+};
+constexpr CostField columns[] = {{"overhead", &Cost::overhead},
+                                 {"quantisation_overhead", &Cost::quantisation_overhead},
+                                 {"step_time_s", &Cost::step_time_s},
+                                 {"energy_j", &Cost::energy_j},
+                                 {"price", &Cost::price},
+                                 {"points", &Cost::points}};
 
 const std::vector<std::string>& cost_columns() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const auto& [name, value] : columns) list.emplace_back(name);
-    return list;
-  }();
+  static const std::vector<std::string> names = names_of(columns);
   return names;
 }
 
 std::string cost_word(const std::string& word) { return word == "energy" ? "energy_j" : word; }
 
 double cost_column(const Cost& cost, const std::string& name) {
-  const std::string word = cost_word(name);
-  for (const auto& [column, value] : columns)
-    if (word == column) return cost.*value;
-  throw unknown_word("column", name, cost_columns());
+  return cost.*named_row("column", cost_word(name), columns).value;
 }
 
 std::vector<CostModel> cost_models_of(const Grid& grid) {

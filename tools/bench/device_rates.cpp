@@ -1,5 +1,7 @@
 #include "tools/bench/device_rates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -190,10 +192,7 @@ class Bench {
   static double giga(int64_t n) {
     return 1e-9 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   }
-  static std::string cube(int64_t n) {
-    const std::string side = std::to_string(n);
-    return side + "x" + side + "x" + side;
-  }
+  static std::string cube(int64_t n) { return fmt::format("{0}x{0}x{0}", n); }
   void product(const char* words, const char* accumulator, const Accumulator& row, int64_t n, golden::InputKind kind,
                double vendor) {
     const QuantSpec spec = quant_spec_from_words(words);
