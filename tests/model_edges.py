@@ -378,6 +378,43 @@ def check_no_factor(folder):
     assert (folder.parent / "q/config.json").exists() and not (folder.parent / "q/hf_quant_config.json").exists()
 
 
+def check_description(folder):
+    """What stays FP4 stays described, where the description stood: hf_quant_config.json alone, or an entry of the language model."""
+    save(folder / "m.safetensors", weight("l.up_proj") | weight("l.down_proj"))
+    entry = {"quant_algo": "NVFP4", "group_size": 16}
+    for inside, beside in (({}, entry), ({"text_config": {"quantization_config": entry}}, None), ({"compression_config": {**entry, "ignore": ["h"]}}, entry)):
+        shutil.rmtree(folder.parent / "d", ignore_errors=True)
+        (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **inside}))
+        (folder / "hf_quant_config.json").unlink(missing_ok=True)
+        if beside:
+            (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": beside}))
+        run("dequantize", folder, "--tensors", "l.up_proj.weight", "--out", folder.parent / "d", "--no-sync")
+        config = json.loads((folder.parent / "d/config.json").read_text())
+        expected = json.loads((folder / "config.json").read_text())
+        for place, key in ((expected.get("text_config", {}), "quantization_config"), (expected, "compression_config")):
+            if key in place:
+                place[key].setdefault("ignore", []).append("l.up_proj")
+        assert config == expected, config
+        own = folder.parent / "d/hf_quant_config.json"
+        assert own.exists() == bool(beside)
+        if beside:
+            assert json.loads(own.read_text())["quantization"] == {**entry, "exclude_modules": ["l.up_proj"]}, own.read_text()
+
+
+def check_beside(folder):
+    """Weights of numbers that something beside them changes are refused before the work, and stay by --keep."""
+    path = folder / "m.safetensors"
+    for name, shape in (("pre_quant_scale", (64,)), ("lora_A.weight", (4, 64))):
+        save(path, {"l.up_proj.weight": values(16, 64), "l.up_proj." + name: values(*shape), "l.down_proj.weight": values(16, 64)})
+        words = "quantize", path, "--scheme", "modelopt_nvfp4", "--out", folder / "q", "--no-sync"
+        error = run(*words, code=1)
+        assert f"l.up_proj.{name}" in error and "\n  l.up_proj.weight: " in error and not (folder / "q").exists(), error
+        run(*words, "--keep", "l.up_proj.weight", "--force")
+        got = load(folder / "q/m.safetensors")
+        assert got["l.up_proj.weight"][0] == "BF16" and got["l.down_proj.weight"][0] == "U8", got.keys()
+        shutil.rmtree(folder / "q")
+
+
 def check_names(folder):
     """A name that fnmatch reads as a pattern stands for itself."""
     save(folder / "m.safetensors", {"l.[x].up_proj.weight": values(16, 40), "l.y.up_proj.weight": values(16, 64)})
@@ -519,7 +556,7 @@ def check_places(folder):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        for check in (check_empty, check_index, check_companions, check_marks, check_odd_marks, check_groups, check_split, check_parts, check_links, check_mlx, check_no_factor, check_names, check_wide_codes, check_exact, check_fp8_scales, check_places):
+        for check in (check_empty, check_index, check_companions, check_marks, check_odd_marks, check_groups, check_split, check_parts, check_links, check_mlx, check_no_factor, check_names, check_description, check_beside, check_wide_codes, check_exact, check_fp8_scales, check_places):
             if len(sys.argv) > 2 and check.__name__ not in sys.argv[2:]:
                 continue
             folder = pathlib.Path(name) / check.__name__ / "m"

@@ -24,11 +24,17 @@ bool is_scheme(const CheckpointScheme& scheme, std::string_view beginning) {
 // Keys of config.json that say how weights are quantised.
 constexpr const char* format_keys[] = {"quantization_config", "compression_config", "expert_dtype", "quantization"};
 
-void erase_format(ordered_json& config) {
-  for (const char* key : format_keys) config.erase(key);
+// The objects that may hold such entries: the whole, and what it says of its language model.
+std::vector<ordered_json*> places_of(ordered_json& config) {
+  std::vector<ordered_json*> out = {&config};
   for (const char* part : {"text_config", "llm_config", "language_config"})
-    if (config.contains(part) && config[part].is_object())
-      for (const char* key : format_keys) config[part].erase(key);
+    if (config.contains(part) && config[part].is_object()) out.push_back(&config[part]);
+  return out;
+}
+
+void erase_format(ordered_json& config) {
+  for (ordered_json* place : places_of(config))
+    for (const char* key : format_keys) place->erase(key);
 }
 
 // compressed-tensors' `ignore`: names of modules, and patterns of those that a rule keeps ("re:.*vision_tower.*"),
@@ -209,15 +215,19 @@ ordered_json decoded_config(ordered_json config, const std::vector<std::string>&
     return config;
   }
   if (config.contains("quantization")) return config;  // MLX: a layer is quantised that has scales
-  ordered_json& old = config["quantization_config"];
-  if (!old.is_null() && !old.is_object())
-    throw Error(fmt::format("config.json: quantization_config is {}, no object, and weights of it remain", old.dump()));
-  const char* key = "ignore";
-  for (const char* word : {"modules_to_not_convert", "exclude_modules"})
-    if (old.contains(word)) key = word;
-  if (!old.contains(key) || !old[key].is_array()) old[key] = ordered_json::array();
-  for (const std::string& name : decoded)
-    if (std::find(old[key].begin(), old[key].end(), name) == old[key].end()) old[key].push_back(name);
+  for (ordered_json* place : places_of(config))
+    for (const char* entry : {"quantization_config", "compression_config"}) {
+      if (!place->contains(entry)) continue;
+      ordered_json& old = (*place)[entry];
+      if (!old.is_object())
+        throw Error(fmt::format("config.json: {} is {}, no object, and weights of it remain", entry, old.dump()));
+      const char* key = "ignore";
+      for (const char* word : {"modules_to_not_convert", "exclude_modules"})
+        if (old.contains(word)) key = word;
+      if (!old.contains(key) || !old[key].is_array()) old[key] = ordered_json::array();
+      for (const std::string& name : decoded)
+        if (std::find(old[key].begin(), old[key].end(), name) == old[key].end()) old[key].push_back(name);
+    }
   return config;
 }
 

@@ -58,6 +58,7 @@ struct ModelTensor {
   bool is_turned = false;    // read as [E, out, in], which `shape` says, where the file has [E, in, out] (row_view.cpp)
   std::string fault = {};    // why a quantised weight cannot be read, naming the part
   std::string unknown = {};  // why a tensor looks like a part of a quantised weight that no scheme reads
+  std::string changed = {};  // what beside a weight of numbers changes its worth, and would not beside FP4 codes
   const std::string& file() const { return parts.front().file; }
   bool is_quantised() const { return scheme != nullptr || fp8.has_value(); }
   std::string layout_words() const;  // "nibbles high_first, scale layout 128x4"; "" of the usual ones

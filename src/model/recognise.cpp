@@ -375,6 +375,11 @@ std::vector<ModelTensor> Recogniser::run() {
     const TensorPlace& place = names_.all.at(name);
     ModelTensor alone = {.name = name, .stem = name, .parts = {place}, .shape = place.info.shape, .whole = name};
     alone.unknown = unknown_reason(place);
+    if (ModelTensor w = {.stem = stem_before(name, "weight").value_or(""), .shape = place.info.shape};
+        !w.stem.empty()) {
+      take_companions(w);
+      alone.changed = w.columns ? w.columns->info.name + " multiplies its columns" : w.unknown;
+    }
     if (alone.unknown.empty() && layers.contains(name.substr(0, name.rfind('.') + 1)) && !name.ends_with("bias") &&
         cache_row_of(name) == nullptr)
       alone.unknown = "lies beside a quantised weight, and what it does to it is not known";

@@ -127,7 +127,7 @@ void refuse_left(const std::string& command, const std::vector<TensorPlan>& plan
 [[noreturn]] void refuse_nothing(const ModelJob& job, const std::vector<TensorPlan>& plans) {
   std::map<std::string, size_t> reasons;
   for (const TensorPlan& plan : plans) ++reasons[plan.rule.empty() ? "no matrix of numbers" : plan.rule];
-  std::string words;
+  std::string words = reasons.empty() ? "it holds no tensors" : "";
   for (const auto& [reason, count] : reasons) add_word(words, fmt::format("{} {}", count, reason));
   throw Error(fmt::format("{}: nothing becomes {}: {}; --tensors NAME quantises a weight that a rule keeps", job.in,
                           job.scheme->name, words));
@@ -168,6 +168,9 @@ TensorPlan way_of(const ModelJob& job, const PlanFacts& facts, const ModelTensor
     plan.outcome = Fate::kept;
     plan.kept_by = reason.by;
     plan.rule = reason.words;
+  } else if (job.scheme != nullptr && can_be && !t.changed.empty()) {
+    plan.outcome = Fate::left;
+    plan.rule = t.changed;
   } else if (job.scheme != nullptr && can_be) {
     plan.way = can_carry(job, t) ? Way::carry : Way::quantise;
   } else if (job.scheme == nullptr && (t.is_quantised() || is_block_type(t))) {
