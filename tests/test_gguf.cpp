@@ -76,6 +76,7 @@ TEST_CASE("what ggml refuses of a GGUF is refused by name", "[quick]") {
       {file({alignment(2, 2)}, {Tensor{}}, 256), "general.alignment is of type 2"},
       {file({alignment(10, 8)}, {Tensor{}}, 256), "general.alignment is of type 10"},
       {file({entry("general.alignment", 8, text("32"))}, {Tensor{}}, 256), "general.alignment is of type 8"},
+      {file({entry("general.file_type", 5, std::string(4, '\0'))}, {Tensor{}}, 256), "general.file_type is of type 5"},
       {file({entry("general.alignment", 4, number(48, 4))}, {Tensor{}}, 256), "general.alignment is 48, no power"},
       {file({entry("general.alignment", 4, number(0, 4))}, {Tensor{}}, 256), "general.alignment is 0, no power"},
       {file({name, name}, {Tensor{}}, 256), "the key 'general.name' appears twice"},

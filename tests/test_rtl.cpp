@@ -130,7 +130,9 @@ TEST_CASE("functions for DPI are those of the program, word by word", "[quick]")
   CHECK(fp4sim_dpi_quantize("fp32", "none", "nearest_even", 0, 0, 0, 0, &code) == 2);
   for (const int bits : {-3, 0, 7, 99})
     CHECK(fp4sim_dpi_quantize("e2m1", "e8m0", "stochastic", bits, 0, 0x80, 0x40a00000, &code) == 2);
-  const uint32_t largest[1] = {0x7b};  // (57344 / 2^-16)^2 > 2^63
+  CHECK(fp4sim_dpi_quantize("e2m1", "ue4m3", "nearest_even", 0, 0, 0x80, 0x40a00000, &code) == 2);  // seven bits
+  CHECK(fp4sim_dpi_scale("e2m1", "e8m0", "ms_eden", 0x40a00000, &code) == 2);  // a rule of scales with mantissas
+  const uint32_t largest[1] = {0x7b};                                          // (57344 / 2^-16)^2 > 2^63
   CHECK(fp4sim_dpi_dot("e5m2", 1, largest, largest, &dot) == 2);
 }
 

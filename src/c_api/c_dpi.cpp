@@ -36,6 +36,7 @@ int fp4sim_dpi_quantize(const char* element, const char* scale, const char* roun
   spec.rounding = how->id;
   if (is_stochastic(how->id)) spec.random_bits = random_bits;
   if (const int n = spec.random_bits; n != 4 && n != 8 && n != 16 && n != 32) return unknown;
+  if (spec.has_scale() && !is_real(spec.scale) && scale_code >> format_of(spec.scale).code_bits() != 0) return unknown;
   *code = element_code(resolve(spec), float_of(x), scale_code, {}, draw);
   return 0;
 }
@@ -46,6 +47,7 @@ int fp4sim_dpi_scale(const char* element, const char* scale, const char* rule, u
   const auto* row = find_row(scale_rule_table, rule);
   if (row == nullptr || spec_of(element, scale, spec) != 0 || !spec.has_scale() || is_real(spec.scale)) return unknown;
   spec.scale_rule = row->id;
+  if (!invalid_reason(spec).empty()) return unknown;
   const float x = float_of(amax);
   *scale_code = block_scale_code(resolve(spec), {&x, 1, 1, 1, 1, 1}, {}, 0);
   return 0;

@@ -130,9 +130,9 @@ Front front_of(Cursor& cursor) {
     if (!keys.insert(key).second) cursor.fail(fmt::format("the key '{}' appears twice", key));
     const std::uint64_t type = cursor.word(4);
     f.m.has_version |= key == "general.quantization_version";
-    if (key == "general.file_type" && type == 4) f.m.file_type = cursor.position() - f.begin;
-    if (key == "general.alignment" && type != 4)
-      cursor.fail(fmt::format("general.alignment is of type {}; ggml takes 4, u32, alone", type));
+    if ((key == "general.alignment" || key == "general.file_type") && type != 4)
+      cursor.fail(fmt::format("{} is of type {}; ggml takes 4, u32, alone", key, type));
+    if (key == "general.file_type") f.m.file_type = cursor.position() - f.begin;
     if (key == "general.alignment")
       f.m.alignment = cursor.word(4);
     else
