@@ -98,6 +98,16 @@ TEST_CASE("intervals hold what was planted in nineteen of twenty studies", "[qui
   CHECK(predicted >= studies - 3);
 }
 
+TEST_CASE("a bootstrap goes on from a law without a floor", "[quick]") {
+  Law flat = planted;
+  flat.E = -0.2;  // no law has it: the best one's floor is 0
+  const LawStudy study = study_law({{"bf16", runs_of(flat, {}, 2e-3, 1)}}, "bf16", LawForm::quartet, 40);
+  REQUIRE(study.fit.law.E < 1e-6);
+  int moved = 0;
+  for (const LawSample& sample : study.samples) moved += sample.law.alpha != study.fit.law.alpha;
+  CHECK(moved == 40);
+}
+
 TEST_CASE("what cannot be fitted or predicted is refused", "[quick]") {
   std::vector<LawPoint> points = runs_of(planted, {}, 0, 1);
   points.resize(18);  // 6 (N, D)
@@ -146,6 +156,14 @@ TEST_CASE("the command fits a table, keeps sizes out, and names what it cannot r
   CHECK(far.find("outside") == far.rfind("outside"));
   CHECK(run_cli("law " + table + " --at 8e5,1e9").exit_code == 0);
   CHECK_THAT(run_cli("law " + table + " --at 8e9,1e12").err, Contains("more than ten times outside"));
+  // The order of rows changes nothing, and a row that stands twice is refused.
+  const std::string head = "head -1 " + table, rest = "tail -n +2 " + table, other = folder / "other.csv";
+  REQUIRE(run_shell("(" + head + "; " + rest + " | sort -r) > " + other).exit_code == 0);
+  CHECK(run_cli("law " + other + " --samples 40").out == run_cli("law " + table + " --samples 40").out);
+  REQUIRE(run_shell("(cat " + table + "; " + rest + " | head -1) > " + other).exit_code == 0);
+  const auto twice = run_cli("law " + other);
+  CHECK(twice.exit_code == 2);
+  CHECK_THAT(twice.err, Contains("has seed 1 twice at N "));
   const auto held_out = run_cli("law " + table + " --held-out -1");
   CHECK(held_out.exit_code == 2);
   CHECK_THAT(held_out.err, Contains("--held-out: '-1' is no number above 0"));

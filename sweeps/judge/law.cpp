@@ -72,7 +72,9 @@ Law law_of(const Eigen::VectorXd& p) {
 
 Eigen::VectorXd vector_of(const Law& law, LawForm form) {
   Eigen::VectorXd p(static_cast<Eigen::Index>(parameters_of(form)));
-  p.head(5) << std::log(law.A), std::log(law.B), std::log(law.alpha), std::log(law.beta), std::log(law.E);
+  constexpr double least_floor = 1e-12;  // of a loss; an E that underflowed to 0 has no logarithm to go on from
+  p.head(5) << std::log(law.A), std::log(law.B), std::log(law.alpha), std::log(law.beta),
+      std::log(std::max(law.E, least_floor));
   if (form == LawForm::quartet) p[5] = std::log(law.gamma);
   return p;
 }

@@ -62,6 +62,13 @@ LadderRuns read_ladder(const std::string& path) {
   }
   if (ladder.points.empty())
     throw Error(path + ": no finished run has the metrics `weights` and `tokens`; a law needs runs of the task lm");
+  for (auto& [recipe, points] : ladder.points) {
+    const auto key = [](const LawPoint& p) { return std::tuple(p.n, p.d, p.seed); };
+    std::ranges::sort(points, {}, key);  // a fit may not depend on the order of the rows
+    if (const auto twice = std::ranges::adjacent_find(points, {}, key); twice != points.end())
+      throw Error(fmt::format("{}: recipe '{}' has seed {} twice at N {:.4g}, D {:.4g}", path, recipe, twice->seed,
+                              twice->n, twice->d));
+  }
   for (const auto& [recipe, count] : diverged)
     if (!ladder.points.contains(recipe)) ladder.left_out.push_back(recipe);
   return ladder;
