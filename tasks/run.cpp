@@ -75,7 +75,7 @@ std::string sha256_of(const std::filesystem::path& path) {
   return hash;
 }
 
-// SHA-256 over names and contents of the files that text_of_path would read.
+// SHA-256 over the contents of the files that text_of_path would read.
 std::string content_of(const std::string& path) {
   namespace fs = std::filesystem;
   if (!fs::is_directory(path)) return sha256_of(path);
@@ -93,6 +93,10 @@ const Task& task_of(const Json& config) { return task(config.at("task").at("name
 RunOptions with_signatures(RunOptions options, const Json& config) {
   options.signature = arithmetic_signature();
   options.train_signature = train_signature(task_of(config).name());
+  std::string all;
+  for (const std::string& key : task_of(config).file_parameters())
+    if (const std::string path = config.at("task").at(key); !path.empty()) all += content_of(path);
+  if (!all.empty()) options.data = sha256_hex(all).substr(0, 16);
   return options;
 }
 
@@ -364,8 +368,8 @@ bool resumes(const std::string& checkpoint, const Json& config, uint64_t seed) {
   if (!std::filesystem::exists(checkpoint)) return false;
   try {
     const Checkpoint c = read_checkpoint(checkpoint);
-    return c.seed == seed && c.config == with_data_of(config, seed) && c.signature == arithmetic_signature() &&
-           c.train_signature == train_signature(task_of(config).name());
+    check_program(c, with_signatures({}, config), checkpoint);
+    return c.seed == seed && c.config == with_data_of(config, seed);
   } catch (const Error&) {
     return false;
   }

@@ -178,6 +178,8 @@ TEST_CASE("a checkpoint is replaced by the run that goes on from it, or by --for
       {few + " --resume " + c + " --checkpoint " + text, text + ": exists already"},
       {few + " --branch --resume " + c + " --checkpoint " + c, "the trunk that --branch goes on from"},
       {few + " --resume " + c + " --force --out " + c, "is an input of this command"},
+      {few + " --force --out " + (folder / "o") + " --trace " + (folder / "o"), "--out and --trace both name"},
+      {few + " --force --out " + (folder / "o") + " --checkpoint " + (folder / "./o"), "--out and --checkpoint both"},
       {"train --task lm --steps 1 --force --text " + text + " --checkpoint " + text, "is an input of this command"},
       {"train --task lm --steps 1 --force --text " + text + " --trace " + text, "is an input of this command"}};
   for (const auto& [command, reason] : refused) {
@@ -191,9 +193,30 @@ TEST_CASE("a checkpoint is replaced by the run that goes on from it, or by --for
   }
   REQUIRE(run_cli(few + " --resume " + c + " --checkpoint " + c).exit_code == 0);
   const std::string whole = fp4::test::read_text(c);
+  // Of a whole run nothing is left to train, and its result is the run's.
+  const Json again = Json::parse(run_cli(few + " --json --resume " + c).out),
+             run = Json::parse(run_cli(few + " --json").out);
+  for (const char* part : {"digest", "metrics", "status"}) CHECK(again.at(part) == run.at(part));
   CHECK(whole != bytes);
   REQUIRE(run_cli(few + " --force --checkpoint " + c).exit_code == 0);
   CHECK(fp4::test::read_text(c) == whole);
+}
+
+TEST_CASE("a run does not go on with other data under the same name", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string text = folder / "t", c = folder / "c",
+                    few = "train -q --task lm --set width=32 ffn=32 context=16 batch=2 --steps 6 --text " + text;
+  fp4::test::write_text(text, std::string(3000, 'a') + std::string(3000, 'b'));
+  REQUIRE(run_cli(few + " --stop-at 3 --checkpoint " + c).exit_code == 0);
+  REQUIRE(run_cli("train -q --resume " + c).exit_code == 0);
+  fp4::test::write_text(text, std::string(3000, 'a') + std::string(3000, 'c'));
+  for (const std::string& words :
+       {"train -q --resume " + c, "train -q --branch --recipe nvfp4 --resume " + c, "eval " + c}) {
+    const auto result = run_cli(words);
+    INFO(words << "\n" << result.err);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, Catch::Contains(c + ": the files that the task reads have changed"));
+  }
 }
 
 TEST_CASE("integers on the command line are decimal and in range", "[cli]") {
@@ -237,6 +260,11 @@ TEST_CASE("--set knows every field of a recipe", "[cli]") {
     CHECK(changed != digest(besides));
     CHECK(changed != plain);
   }
+  // Backward products have no estimators; a word for all products is of the forward ones.
+  for (const char* field : {"wgrad.a.estimator=dge", "dgrad.b.scale_gradient=absmax"})
+    CHECK_THAT(run_cli(std::string("train -q --task lm --steps 1 --set ") + field).err,
+               Catch::Contains("estimators are those of fprop"));
+  CHECK(digest("--set all.b.estimator=dge") == digest("--set fprop.b.estimator=dge"));
   const auto near = run_cli("train --task lm --recipe mxfp4 --set weight=1");
   CHECK(near.exit_code == 2);
   CHECK_THAT(near.err, Catch::Contains("did you mean 'weights'?"));

@@ -106,6 +106,7 @@ std::string checkpoint_bytes(const Checkpoint& c) {
                {"products", c.products}};
   if (!c.teacher.empty()) file["teacher"] = bytes_of(c.teacher), file["distil"] = bytes_of(std::vector{c.distil});
   if (c.turned > 0) file["turned"] = c.turned;
+  if (!c.data.empty()) file["data"] = c.data;
   if (c.seconds > 0) file["seconds"] = c.seconds;
   if (!c.weight_rules.empty()) file["weight_rules"] = bytes_of(c.weight_rules);
   std::string body;
@@ -135,6 +136,7 @@ static Checkpoint fields_of(const Json& file, const std::string& place) {
   c.held_amax = values_of<float>(all.at("held_amax"));
   c.recent = values_of<float>(all.at("recent"));
   if (const auto turned = all.find("turned")) c.turned = static_cast<int>(turned->integer(0, most_steps));
+  if (const auto data = all.find("data")) c.data = data->text();
   if (const auto seconds = all.find("seconds")) c.seconds = seconds->number(0, huge);
   if (const auto rules = all.find("weight_rules")) c.weight_rules = values_of<float>(*rules);
   if (const auto teacher = all.find("teacher")) {
@@ -172,6 +174,8 @@ void check_program(const Checkpoint& c, const RunOptions& options, const std::st
     if (there != here)
       throw Error(path + ": the checkpoint was made under " + what + " " + there + ", this program has " + here,
                   Error::failed);
+  if (!c.data.empty() && c.data != options.data)
+    throw Error(path + ": the files that the task reads have changed since the checkpoint was made");
 }
 
 std::optional<Parent> check_origin(const Checkpoint& c, const Continuation& run, bool is_branch,

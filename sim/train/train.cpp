@@ -112,6 +112,11 @@ class Run {
     if (options_.stop_at > 0 && (options_.stop_at <= first || options_.stop_at > steps_))
       throw Error("stop at step " + std::to_string(options_.stop_at) + ": the run goes from step " +
                   std::to_string(first + 1) + " to " + std::to_string(steps_));
+    if (first == steps_) {  // nothing is left to do but to judge
+      pass_.step = static_cast<uint32_t>(steps_);
+      engine_.begin_step(steps_, steps_);
+      validation_->judge(history_.metrics);
+    }
     const double cpu_begin = thread_cpu_seconds();
     while (step_ < steps_ && history_.status == Status::finished) {
       const float loss = step();
@@ -274,6 +279,7 @@ class Run {
     c.seconds = seconds;
     c.signature = options_.signature;
     c.train_signature = options_.train_signature;
+    c.data = options_.data;
     c.config = checkpoint_config();
     c.seed = seed_;
     c.step = step_;

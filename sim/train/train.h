@@ -99,7 +99,7 @@ struct RunOptions {
   bool measures_afresh = false;       // of an evaluation: what the checkpoint's own recipe holds is left out, too
   ForwardLog* forward_log = nullptr;  // of an evaluation: notes its forward products in the recipe's formats
   // Of this program: stored in a checkpoint and compared on resume (tasks/run.h fills them in).
-  std::string signature = {}, train_signature = {};
+  std::string signature = {}, train_signature = {}, data = {};
 };
 
 /// Runs `config` = {"recipe": .., "task": .., "train": ..} (canonical) on `task`. Divergence is a result;

@@ -69,7 +69,8 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   if (o.run.steps == 0) o.run.steps = o.at;  // one step is traced; a run of that length is enough
   sim::Json config = o.run.config();
   config["train"]["curve_points"] = 1;
-  const int at = std::min<int>(o.at, config.at("train").at("steps"));
+  const int at = o.at, steps = config.at("train").at("steps");
+  if (at > steps) throw Error(fmt::format("--step {}: the run has {} steps", at, steps));
   TracedRows rows;
   sim::RunOptions options;
   options.backend = o.run.backend;
