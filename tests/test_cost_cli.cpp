@@ -44,6 +44,20 @@ TEST_CASE("cost: a heavier weight costs more, and the JSON says which was set", 
   CHECK(object["overhead"] == heavy["overhead"]);
 }
 
+TEST_CASE("cost: what waits for its inputs waits as long whatever the chip does", "[cli]") {
+  const std::string slow = "cost --recipe mxfp4 --hardware b200 --json --prepare-rate ";
+  const Json cost = json_of(slow + "100"), quick = json_of(slow + "1e9");
+  CHECK(cost["step_time_s"] == 1310.72);  // 131072 tokens
+  CHECK(cost["step_time_interval"] == Json{1310.72, 1310.72});
+  CHECK(cost["price_interval"][0] == cost["price_interval"][1]);
+  CHECK(quick["step_time_interval"][0] < quick["step_time_interval"][1]);
+  CHECK(cost["arguments"]["prepare_rate"] == 100);
+  for (const char* number : {"nan", "inf", "x"})
+    CHECK_THAT(run_cli(std::string("cost --recipe mxfp4 --weight sr=") + number).err, Contains("is not a number"));
+  const Json advice = json_of("advise --model llama3_8b --hardware b200 --json --prepare-rate 100");
+  for (const Json& row : advice["rows"]) CHECK(row["step_interval"] == Json{1, 1});
+}
+
 TEST_CASE("cost compare draws one bar per recipe, the slowest fills the line", "[cli]") {
   const RunResult run = run_cli("cost compare bf16 mxfp8 nvfp4_te --hardware gb200");
   REQUIRE(run.exit_code == 0);
@@ -122,6 +136,18 @@ TEST_CASE("a data sheet and a config.json give a price in two commands", "[cli]"
       run_cli("cost new-model my_model " + config + " --sequence 4096 --micro-batches 4 --out " + model).exit_code ==
       0);
   CHECK(Json::parse(read_text(model))["tokens_per_step"] == 4 * 4096);
+  // Shares of rates are those of GB200's profile, where they were fitted.
+  const Json fits = json_of("show gb200");
+  CHECK(written["issue_efficiency"]["value"] == fits["issue_efficiency"]["value"]);
+  CHECK(written["efficiency_of"]["fp4 ue5m3/16"]["value"] == fits["efficiency_of"]["fp4 ue4m3/16"]["value"]);
+  // What `cost` would not read is not written.
+  write_text(config, R"({"model_type": "mixtral", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 64, "max_position_embeddings": 64,
+    "num_local_experts": 8, "num_experts_per_tok": 9})");
+  const RunResult experts = run_cli("cost new-model experts " + config + " --out " + (folder / "experts.json"));
+  CHECK(experts.exit_code == 2);
+  CHECK_THAT(experts.err, Contains("expert"));
+  CHECK_FALSE(std::filesystem::exists(folder / "experts.json"));
   const auto refused = [&](const std::string& option, const char* text) {
     const RunResult run = run_cli(sheet + option + " --force --out " + chip);
     INFO(option);
@@ -206,6 +232,8 @@ TEST_CASE("cost recommend says why a chip is not recommended, and advises what c
   const RunResult few = run_cli(command + "--max-devices 1 --pipeline 2 --hardware " + chip);
   CHECK(few.exit_code == 2);
   CHECK_THAT(few.err, Contains("--max-devices 1"));
+  for (const char* replica : {"--pipeline 4", "--tensor 8"})
+    CHECK(run_cli(std::string("cost recommend --tokens 1e11 --time-budget 100 ") + replica).exit_code == 0);
   const RunResult devices = run_cli(command + "--devices 8 --hardware b200");
   CHECK(devices.exit_code == 2);
   CHECK_THAT(devices.err, Contains("--devices"));

@@ -88,9 +88,13 @@ TEST_CASE("a stage with more blocks than the others sets the pace, and parts hel
   CHECK(waits(2) == Approx(0.5));
   CHECK(waits(3) == Approx(1.5 * 4 / 3 - 1));
   options.parallel.interleave = 4;
-  CHECK(waits(2) == Approx(0.125));
-  options.parallel.pipeline = 4, options.devices = 4;
-  CHECK_THROWS_WITH(bf16_of(options, 3), Contains("--pipeline 4: more stages than the 3 blocks"));
+  CHECK(waits(8) == Approx(0.125));
+  CHECK(waits(9) == Approx(1.125 * 10 / 9 - 1));  // a stage of five blocks
+  CHECK_THROWS_WITH(bf16_of(options, 5), Contains("--pipeline 2 with --interleave 4: more parts than the 5 blocks"));
+  options.parallel.pipeline = 1, options.devices = 1;
+  CHECK_THROWS_WITH(bf16_of(options, 5), Contains("--interleave 4: a pipeline is needed"));
+  options.parallel = {}, options.parallel.pipeline = 4, options.devices = 4;
+  CHECK_THROWS_WITH(bf16_of(options, 3), Contains("--pipeline 4 with --interleave 1: more parts than the 3 blocks"));
 }
 
 TEST_CASE("messages leave when a layer is ready, and links carry one at a time", "[quick]") {

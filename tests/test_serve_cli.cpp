@@ -116,6 +116,8 @@ TEST_CASE("serve names file, place and word of what it refuses", "[cli]") {
   CHECK_THAT(refused(), Contains("targets[1]") && Contains("latency_ms"));
   f.service = good, f.service["members"][1]["model"] = "resnet5";
   CHECK_THAT(refused(), Contains("resnet5") && Contains("resnet50"));
+  f.service = good, f.service["members"][0]["rounding_seeds"] = {4, 4};
+  CHECK_THAT(refused(), Contains("rounding_seeds[1]") && Contains("twice"));
   f.service = good, f.service["members"][0]["checkpoint"] = "none.ck";
   CHECK_THAT(refused(), Contains("none.ck"));
   f.service = good;

@@ -471,6 +471,19 @@ TEST_CASE("pareto names the settings whose format the chip does not multiply", "
   write_text(folder / "grid.json", R"({"name": "decoded", "task": ["classifier"], "seeds": 2, "train": {"steps": 3},
     "axes": {"recipe": ["mxfp4", "nvfp4", "nvfp4_te", "four_over_six", "fp4_all_the_way", "ue5m3_hold50"]}})");
   REQUIRE(run_cli(sweep_command(folder / "out", folder / "grid.json")).exit_code == 0);
+  // The sentence of the modelled step is of the chip that prices the front, one's own under its own name, too.
+  Json chip = Json::parse(run_cli("show b200").out);
+  chip["name"] = "my_chip", chip["efficiency"]["value"] = 0.2;
+  chip.erase("efficiency_of");
+  write_text(folder / "chip.json", chip.dump());
+  const auto own = run_cli("pareto " + folder / "out" + " --hardware " + (folder / "chip.json"));
+  INFO(own.err);
+  REQUIRE(own.exit_code == 0);
+  std::string said = own.out;
+  std::replace(said.begin(), said.end(), '\n', ' ');
+  const Json bf16 = Json::parse(run_cli("cost --recipe bf16 --json --hardware " + (folder / "chip.json")).out);
+  const std::string step = fmt::format("{:.4g} s in bf16", bf16["step_time_s"].get<double>());
+  CHECK_THAT(said, Contains("on my_chip takes " + step));
   // A row that is not shown has no star to be seen, so the line names them.
   std::string text = run_cli("pareto " + folder / "out" + " --hardware mi355x").out;
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -641,6 +654,19 @@ TEST_CASE("a race at one rung or at rungs far apart is refused", "[cli]") {
   }
   REQUIRE(grid(R"(, "factor": 1.4, "finer": false)", race).exit_code == 0);
   CHECK_THAT(run_cli("pareto " + folder / "g.sweep").out, Contains("Race on up to 10 fresh seeds"));
+}
+
+TEST_CASE("a ladder ends where its field takes no further value", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "g.json", R"({"name": "g", "task": "regression", "seeds": 2, "train": {"steps": 6, "warmup": 1},
+    "axes": {"recipe": ["nvfp4"]}, "references": ["fp32"], "tune": {"train.final_lr": {"start": 0.5, "seeds": 1}}})");
+  const auto run = run_cli("sweep run -q " + folder / "g.json" + " --out " + folder / "g.sweep");
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(run_cli("sweep status " + folder / "g.sweep").exit_code == 0);
+  const Json rows = Json::parse(run_cli("table " + folder / "g.sweep" + " --json").out);
+  REQUIRE(rows["rows"].size() == 2);
+  for (const Json& row : rows["rows"]) CHECK(row["status"] == "finished");
 }
 
 TEST_CASE("the answer names settings by their values and says who loses", "[cli]") {

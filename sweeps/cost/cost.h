@@ -8,6 +8,7 @@
 // none.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -67,6 +68,9 @@ struct Communication {
   double hidden_s = 0;                               // of the two: behind computation
   double interconnect_stall = 0, network_stall = 0;  // (T1-T0)/T1, (Tm-T1)/T1
   double preparation_stall = 0, fetch_stall = 0;     // (T3-Tm)/T3, (T2-T3)/T2
+  double inputs_s = 0;                               // until its inputs are there; 0: at once
+  /// The step where the accelerators take `factor` times as long as is modelled, and its inputs as long.
+  double step_s(double factor) const { return std::max(factor * tm_s, inputs_s); }
 };
 
 /// Speed-ups over FP8 of the bit-operations model (Quartet, arXiv 2505.14669, table 1): 8 bits over the width of a

@@ -35,14 +35,16 @@ Hardware new_chip(const ChipFacts& facts) {
             : estimate(Json::array({"e8m0/32"}), "OCP MX 1.0; say what else the matrix unit takes");
   if (!facts.elements.empty()) json["elements"]["fp4"] = given(facts.elements);
   const char* const reached = "the share of the rate that products of a training reach, fitted to steps on GB200";
-  json["efficiency"] = estimate(0.463, reached);
-  for (const auto& [format, share] :
-       {std::pair("fp8", 0.423), {"fp4", 0.465}, {"fp4 ue4m3/16", 0.333}, {"fp4 ue5m3/16", 0.333}})
-    if (facts.rates.contains(std::string(format, 3))) json["efficiency_of"][format] = estimate(share, reached);
+  const Hardware fits = load_hardware("gb200");
+  json["efficiency"] = estimate(fits.efficiency.value, reached);
+  for (const auto& [format, share] : fits.efficiency_of)
+    if (facts.rates.contains(format.substr(0, 3))) json["efficiency_of"][format] = estimate(share.value, reached);
+  if (facts.rates.contains("fp4")) json["efficiency_of"]["fp4 ue5m3/16"] = json["efficiency_of"]["fp4 ue4m3/16"];
   json["issue_per_s"] = facts.issue_per_s
                             ? given(*facts.issue_per_s)
                             : estimate(fp32 / 2, "half of the FP32 rate: a fused multiply-add counts two");
-  json["issue_efficiency"] = estimate(0.6, "fitted to one published kernel on GB200, as in every profile");
+  json["issue_efficiency"] =
+      estimate(fits.issue_efficiency.value, "fitted to one published kernel on GB200, as in every profile");
   json["memory_bandwidth"] = given(facts.memory_bandwidth);
   json["memory_bytes"] = given(facts.memory_bytes);
   for (const auto& [key, figure] : {std::pair("board_w", &facts.board_w),

@@ -137,9 +137,12 @@ void check(const Model& model, const Hardware& hardware, const CostOptions& opti
   if (hardware.node_size % parallel.tensor != 0)
     throw Error(fmt::format("--tensor {}: does not divide the {} accelerators that the links of {} join",
                             parallel.tensor, hardware.node_size, hardware.name));
-  if (parallel.pipeline > model.blocks)
-    throw Error(fmt::format("--pipeline {}: more stages than the {} blocks of {}", parallel.pipeline, model.blocks,
-                            model.name));
+  if (parallel.pipeline == 1 && parallel.interleave > 1)
+    throw Error(fmt::format("--interleave {}: a pipeline is needed (--pipeline)", parallel.interleave));
+  // Embedding and head may be parts of their own: Llama 3 405B has 126 blocks in 16 x 8.
+  if (parallel.pipeline > model.blocks || parallel.pipeline * parallel.interleave > model.blocks + 2)
+    throw Error(fmt::format("--pipeline {} with --interleave {}: more parts than the {} blocks of {}",
+                            parallel.pipeline, parallel.interleave, model.blocks, model.name));
 }
 
 // Messages queue in the order in which they are asked for: weights of layer i + 1 when layer i starts, the gradient of
@@ -279,8 +282,10 @@ Communication communication(const Model& model, const Hardware& hardware, const 
   out.tm_s = out.t1_s + (stages_on_network ? out.stage_s : 0) + on_all - on_links;
   // Inputs are made ahead: the slower of the two rates sets the pace.
   const double tokens = static_cast<double>(model.tokens_per_step) / replica;
-  out.t3_s = parallel.prepare_per_s > 0 ? std::max(out.tm_s, tokens / parallel.prepare_per_s) : out.tm_s;
-  out.t2_s = parallel.fetch_per_s > 0 ? std::max(out.t3_s, tokens / parallel.fetch_per_s) : out.t3_s;
+  const auto seconds_at = [&](double rate) { return rate > 0 ? tokens / rate : 0; };
+  out.t3_s = std::max(out.tm_s, seconds_at(parallel.prepare_per_s));
+  out.t2_s =
+      std::max(out.t3_s, out.inputs_s = std::max(seconds_at(parallel.prepare_per_s), seconds_at(parallel.fetch_per_s)));
   out.interconnect_stall = (out.t1_s - out.t0_s) / out.t1_s;
   out.network_stall = (out.tm_s - out.t1_s) / out.t1_s;
   out.preparation_stall = (out.t3_s - out.tm_s) / out.t3_s;

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "src/text/error.h"
 #include "src/text/named_rows.h"
 #include "src/text/read_field.h"
@@ -80,7 +82,7 @@ void set_weight(CostWeights& weights, std::string_view assignment) {
   const WeightRow& row = named_row("--weight", assignment.substr(0, equal), rows);
   const std::string_view text = assignment.substr(equal + 1);
   const auto value = real_from_text(text);
-  if (!value) throw Error(fmt::format("--weight {}: '{}' is not a number", row.name, text));
+  if (!value || !std::isfinite(*value)) throw Error(fmt::format("--weight {}: '{}' is not a number", row.name, text));
   const Json json = *value;
   weights.*row.field = JsonReader(json, fmt::format("--weight {}", row.name)).number(row.low, row.high);
 }

@@ -95,6 +95,16 @@ Json Tuner::with_value(const Json& canonical, const TunedField& field, double va
   return simulator_.canonical(given);
 }
 
+std::optional<Json> Tuner::rung_of(const Json& canonical, const TunedField& field, const Ladder& ladder,
+                                   int exponent) const {
+  try {
+    return with_value(canonical, field, rung_value(ladder, exponent));
+  } catch (const Error&) {
+    if (exponent == 0) throw;  // the user's own
+    return std::nullopt;
+  }
+}
+
 Json Tuner::chooser(const Json& canonical, const TunedField& field) const {
   if (!field.by_trunk) return canonical;
   Json trunk = canonical;
@@ -141,8 +151,9 @@ Climb Tuner::climb_to(const Json& canonical, const TunedField& field, size_t las
     Climb step = climb(ladder, known);
     if (step.wanted.empty() || round == last) return step;
     for (const int exponent : step.wanted) {
-      const Json rung = with_value(canonical, field, rung_value(ladder, exponent));
-      known[exponent] = losses(simulator_.hash(rung), field.seeds).value_or(std::numeric_limits<double>::infinity());
+      const std::optional<Json> rung = rung_of(canonical, field, ladder, exponent);
+      const std::optional<double> loss = rung ? losses(simulator_.hash(*rung), field.seeds) : std::nullopt;
+      known[exponent] = loss.value_or(std::numeric_limits<double>::infinity());
     }
   }
 }
@@ -156,7 +167,7 @@ std::vector<Json> Tuner::rungs(const Json& canonical, size_t round, const MeanLo
   std::vector<Json> rungs;
   std::map<int, double> known;
   for (const int exponent : climb_to(config, field, round % rounds_of_field, losses, known).wanted) {
-    rungs.push_back(with_value(config, field, rung_value(ladder, exponent)));
+    if (std::optional<Json> rung = rung_of(config, field, ladder, exponent)) rungs.push_back(std::move(*rung));
   }
   return rungs;
 }

@@ -95,6 +95,8 @@ class Tuner {
   // The configuration whose losses choose the field's value.
   Json chooser(const Json& canonical, const TunedField& field) const;
   Json with_value(const Json& canonical, const TunedField& field, double value) const;
+  /// None where the field takes no such value: half a step, a share above 1.
+  std::optional<Json> rung_of(const Json& canonical, const TunedField& field, const Ladder& ladder, int exponent) const;
   double start_of(const Json& canonical, const TunedField& field) const;
   Ladder ladder_of(const Json& canonical, const TunedField& field) const;
   Tuned tune(const Json& canonical, const TunedField& field, const MeanLoss& losses) const;

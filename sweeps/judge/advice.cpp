@@ -152,8 +152,10 @@ Advice advise(const LadderAdvice* ladder, const std::map<std::string, cost::Reci
   }
   cost::CostOptions plain = o.cost;
   plain.formulas = false;
-  const auto step_of = [&](const cost::RecipeFacts& facts, const cost::CostOptions& options) {
-    return per_step(evaluate(facts, model, hardware, options), o.objective, hardware.name);
+  const auto step_of = [&](const cost::RecipeFacts& facts, const cost::CostOptions& options, double fp4 = 1) {
+    const cost::CostResult result = evaluate(facts, model, hardware, options);
+    return per_step(result, o.objective, hardware.name) *
+           (cost::runs_fp4(facts, hardware) ? result.communication.step_s(fp4) / result.step_time_s : 1);
   };
   const cost::RecipeFacts& baseline = recipes.at(o.baseline);
   advice.baseline_step = step_of(baseline, plain);
@@ -168,8 +170,7 @@ Advice advise(const LadderAdvice* ladder, const std::map<std::string, cost::Reci
     AdviceRow row{.recipe = name, .decoded = decoded_formats(facts, model, hardware)};
     std::vector<double> steps;
     for (size_t i = 0; i < o.draws; ++i)
-      steps.push_back((cost::runs_fp4(facts, hardware) ? doubts[i].fp4 : 1) * step_of(facts, doubts[i].options) /
-                      baseline_steps[i]);
+      steps.push_back(step_of(facts, doubts[i].options, doubts[i].fp4) / baseline_steps[i]);
     row.step = at_rank(steps, 0.5), row.step_interval = middle(steps);
     if (std::vector<double> tokens = tokens_of(ladder, advice, o, row); !tokens.empty()) {
       row.tokens_interval = middle(tokens);

@@ -31,6 +31,11 @@ struct Space {
   }
 };
 
+// A setting that was tuned because it was good: no draw of the space.
+bool is_refinement(const Results& results, const ConfigResult& config) {
+  return results.grid().tune_best > 0 && config.record.at != At::fixed;
+}
+
 // Values in the grid's order: the first one is the reference.
 Space space_of(const Results& results, const std::string& task) {
   Space space;
@@ -48,7 +53,7 @@ Space space_of(const Results& results, const std::string& task) {
   for (const PointRecord& point : results.points()) {
     const ConfigResult* config = results.find(point.hash);
     if (config == nullptr || config->record.task != task) continue;
-    if (results.grid().tune_best > 0 && config->record.at != At::fixed) continue;
+    if (is_refinement(results, *config)) continue;
     Space::Entry entry{.digits = {}, .config = config};
     for (size_t i = 0; i < axes.size(); ++i) {
       const auto [digit, fresh] =
@@ -315,7 +320,7 @@ std::map<std::string, WeightedMean> space_average(const Results& results, Metric
   std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> values;
   for (const ConfigResult& config : results.configs()) {
     const std::vector<double> gaps = results.gaps(config, false, metric);
-    if (!config.in_plan || gaps.empty() || Results::diverged(config)) continue;
+    if (!config.in_plan || gaps.empty() || Results::diverged(config) || is_refinement(results, config)) continue;
     values[config.record.task].first.push_back(summarise(gaps).mean);
     values[config.record.task].second.push_back(config.record.probability);
   }

@@ -48,8 +48,11 @@ MemberFile parse_member(JsonReader reader, const std::string& folder, const std:
     member.model = value->name_in("models");
   if (const auto value =
           reader.find("rounding_seeds", {"a member for each seed of stochastic rounding, of the same network"}))
-    for (const JsonReader& seed : value->list(1))
-      member.rounding_seeds.emplace_back(static_cast<uint64_t>(seed.integer(0, INT64_MAX)));
+    for (const JsonReader& seed : value->list(1)) {
+      const auto number = static_cast<uint64_t>(seed.integer(0, INT64_MAX));
+      if (std::ranges::count(member.rounding_seeds, number) > 0) seed.fail("stands twice: one member would vote twice");
+      member.rounding_seeds.emplace_back(number);
+    }
   if (recipe != "own") member.name += " " + recipe;
   if (const auto value = reader.find("name", {"the member's word in tables; left out: checkpoint and recipe"}))
     member.name = value->text();

@@ -79,14 +79,17 @@ std::string percent_range(const cost::CostRange& range) {
   return fmt::format("{:.0f}..{:.0f} %", std::floor(100 * range.low), std::ceil(100 * range.high));
 }
 
-std::string number_range(double value, const cost::CostRange& factors) {
-  return fmt::format("{} .. {}", format_number(value * factors.low), format_number(value * factors.high));
+// The step's doubt as factors on all of it: inputs that it waits for come no sooner.
+cost::CostRange step_factors(const CostResult& result, const cost::CostDoubts& doubts) {
+  const auto of = [&](double factor) { return result.communication.step_s(factor) / result.step_time_s; };
+  return {of(doubts.step.low), of(doubts.step.high)};
 }
 
 // Intervals of what the model does not know: those of step time hold for price and energy, too.
 void add_doubts(ordered_json& json, const CostResult& result, const cost::CostDoubts& doubts) {
+  const cost::CostRange step = step_factors(result, doubts);
   const auto scaled = [&](const std::optional<double>& value) {
-    return value ? ordered_json::array({*value * doubts.step.low, *value * doubts.step.high}) : ordered_json();
+    return value ? ordered_json::array({*value * step.low, *value * step.high}) : ordered_json();
   };
   json["step_time_interval"] = scaled(result.step_time_s);
   json["overhead_interval"] = {doubts.overhead.low, doubts.overhead.high};
@@ -159,6 +162,7 @@ void add_cache_and_transfers(SummaryFields& fields, const CostResult& result, co
 void print_summary(const std::string& recipe, const CostResult& result, const cost::CostDoubts& doubts,
                    const Context& context) {
   const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
+  const cost::CostRange step = step_factors(result, doubts);
   std::string limits;
   for (const auto& [what, share] : result.limits)
     if (share >= 0.0005) add_word(limits, fmt::format("{} {:.1f} %", what, share * 100));
@@ -180,14 +184,16 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
       {"multiply-adds", precision_text(result) + (result.decoded.empty() ? "" : ", by codes *")},
       {"energy", or_unknown(result.energy_j, " J a step, modelled", "board_w")},
       {"price", or_unknown(result.price, " USD a step", "price_per_hour") +
-                    (result.price ? fmt::format(" [{}]", number_range(*result.price, doubts.step)) : "")},
+                    (result.price ? fmt::format(" [{} .. {}]", format_number(*result.price * step.low),
+                                                format_number(*result.price * step.high))
+                                  : "")},
       {"points", result.points ? format_number(*result.points) : "none"},
       {"memory",
        fmt::format("{}{}", format_bytes(result.memory.total()),
                    result.memory.fits ? "" : ", MORE than the accelerator has: " + way_to_fit({recipe}, context))},
       {"step waits for", limits}};
-  fields[3].second += fmt::format(" [{} .. {}]", format_seconds(result.step_time_s * doubts.step.low),
-                                  format_seconds(result.step_time_s * doubts.step.high));
+  fields[3].second += fmt::format(" [{} .. {}]", format_seconds(result.step_time_s * step.low),
+                                  format_seconds(result.step_time_s * step.high));
   if (!result.decoded.empty())
     fields.emplace_back("* not native", decoded_words(context.hardware.name, joined(result.decoded, "; ")));
   if (const CostResult other = context.with_what_if(recipe); other.decoded != result.decoded)

@@ -142,11 +142,13 @@ void run_recommend(const RecommendArguments& arguments) {
   for (const std::string& name : arguments.hardware) chips.push_back(cost::load_hardware(name));
   if (chips.empty())
     for (const std::string& name : cost::hardware_names())
-      if (const cost::Hardware chip = cost::load_hardware(name); chip.price_per_hour) chips.push_back(chip);
+      if (const cost::Hardware chip = cost::load_hardware(name);
+          chip.price_per_hour && chip.node_size % arguments.cost.tensor == 0)
+        chips.push_back(chip);
   cost::RecommendOptions options{arguments.tokens, arguments.hours, arguments.global_tokens, arguments.max_devices,
                                  arguments.cost.options()};
   const cost::Model model = cost::load_model(arguments.cost.model);
-  const sweeps::AdviceOptions asked = {.objective = sweeps::Objective::price, .cost = options.cost};
+  sweeps::AdviceOptions asked = {.objective = sweeps::Objective::price, .cost = options.cost};
   const LadderRuns ladder = read_ladder(built_in_ladder);
   for (const sweeps::AdviceRow& row : advice_of(ladder, model, chips.front(), {}).rows)  // alike on all chips
     if (row.tokens) options.tokens_x[row.recipe] = *row.tokens;
@@ -156,6 +158,7 @@ void run_recommend(const RecommendArguments& arguments) {
   if (!rows.empty()) {
     const auto chip = std::find_if(chips.begin(), chips.end(),
                                    [&](const cost::Hardware& c) { return c.name == rows.front().hardware; });
+    asked.cost.devices = asked.cost.parallel.replica();  // as few as `advise` asks of
     const sweeps::Advice advice = advice_of(ladder, model, *chip, asked);
     answer = advice_answer(advice, model, chip->name, asked);
     if (advice.best() != nullptr) named = advice.best()->recipe;

@@ -99,13 +99,23 @@ cost::Parallel CostArguments::parallel() const {
 }
 
 ordered_json CostArguments::describe() const {
-  return {{"model", model},           {"hardware", hardware},
-          {"views", views},           {"hadamard", hadamard},
-          {"recompute", recompute},   {"devices", devices},
-          {"tensor", tensor},         {"pipeline", pipeline},
-          {"shard", shard},           {"gradients", gradients.empty() ? "bf16" : gradients},
-          {"interleave", interleave}, {"what_if", what_if},
-          {"steps", steps},           {"weights", ordered_json(cost::to_json(options().weights))}};
+  return {{"model", model},
+          {"hardware", hardware},
+          {"views", views},
+          {"hadamard", hadamard},
+          {"recompute", recompute},
+          {"devices", devices},
+          {"tensor", tensor},
+          {"pipeline", pipeline},
+          {"shard", shard},
+          {"gradients", gradients.empty() ? "bf16" : gradients},
+          {"interleave", interleave},
+          {"what_if", what_if},
+          {"prepare_rate", prepare_rate},
+          {"fetch_rate", fetch_rate},
+          {"gradients_hadamard", gradients_hadamard},
+          {"steps", steps},
+          {"weights", ordered_json(cost::to_json(options().weights))}};
 }
 
 double with_unit(const std::string& text, const std::string& option, const std::string& unit, double least) {

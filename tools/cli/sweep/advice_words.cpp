@@ -133,10 +133,13 @@ std::vector<std::string> advice_answer(const Advice& advice, const cost::Model& 
           unknown_words(advice, o.baseline)};
 }
 
-std::vector<std::string> usual_answer(const std::string& model, const std::string& hardware) {
+std::vector<std::string> usual_answer(const std::string& model, const std::string& hardware,
+                                      const std::vector<std::string>& weights) {
   const cost::Model of = cost::load_model(model);
-  return advice_answer(advice_of(read_ladder(built_in_ladder), of, cost::load_hardware(hardware), {}), of, hardware,
-                       {});
+  const cost::Hardware chip = cost::load_hardware(hardware);
+  sweeps::AdviceOptions options;
+  for (const std::string& word : weights) cost::set_weight(options.cost.weights, word);
+  return advice_answer(advice_of(read_ladder(built_in_ladder), of, chip, options), of, chip.name, options);
 }
 
 ordered_json advice_json(const Advice& advice, const std::vector<std::string>& answer) {

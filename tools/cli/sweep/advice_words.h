@@ -32,8 +32,9 @@ sweeps::Advice advice_of(const LadderRuns& ladder, const cost::Model& model, con
 std::vector<std::string> advice_answer(const sweeps::Advice& advice, const cost::Model& model,
                                        const std::string& hardware, const sweeps::AdviceOptions& options);
 
-/// The three sentences of a model's time on a chip, both by their words.
-std::vector<std::string> usual_answer(const std::string& model, const std::string& hardware);
+/// The three sentences of a model's time on a chip, both by their words, under weights "NAME=VALUE".
+std::vector<std::string> usual_answer(const std::string& model, const std::string& hardware,
+                                      const std::vector<std::string>& weights);
 
 /// {"best", "answer", "rows"}: null where a number is not known.
 nlohmann::ordered_json advice_json(const sweeps::Advice& advice, const std::vector<std::string>& answer);
