@@ -168,8 +168,8 @@ TEST_CASE("gpu trainer: attention's loops and products equal the CPU's", "[quick
       INFO(n);
       compare("causal softmax", [&](const Kernels& k, TwoPlaces& at) {
         float *p = at(s), *dp = at(d);
-        k.causal_softmax(p, 0.25f, n);
-        k.causal_softmax_backward(dp, p, 0.25f, n);
+        k.causal_softmax(p, 0.25f, n, 1);
+        k.causal_softmax_backward(dp, p, 0.25f, n, 1);
         return 0.0f;
       });
       const int heads = 3, width = 8, rows = 2 * n;

@@ -367,7 +367,7 @@ TEST_CASE("rows of any width have the same bits on every instruction set", "[tra
         Floats p(x.size()), loss(labels.size()), square(static_cast<size_t>(cols) * static_cast<size_t>(cols)), sum = x;
         k->softmax_loss(p.data(), loss.data(), x.data(), labels.data(), rows, cols);
         for (size_t i = 0; i < square.size(); ++i) square[i] = x[i % x.size()];
-        k->causal_softmax(square.data(), 0.3f, cols);
+        k->causal_softmax(square.data(), 0.3f, cols, 1);
         k->sum_of(sum.data(), x.data(), dy.data(), n);
         const std::vector<Floats> got = {
             sums, z, p, loss, square, sum, {k->sum(x.data(), n), k->dot(x.data(), dy.data(), n)}};

@@ -178,8 +178,9 @@ TEST_CASE("a checkpoint is replaced by the run that goes on from it, or by --for
       {few + " --resume " + c + " --checkpoint " + text, text + ": exists already"},
       {few + " --branch --resume " + c + " --checkpoint " + c, "the trunk that --branch goes on from"},
       {few + " --resume " + c + " --force --out " + c, "is an input of this command"},
-      {few + " --force --out " + (folder / "o") + " --trace " + (folder / "o"), "--out and --trace both name"},
-      {few + " --force --out " + (folder / "o") + " --checkpoint " + (folder / "./o"), "--out and --checkpoint both"},
+      {few + " --force --out " + (folder / "o") + " --trace " + (folder / "o"), "/o: another output has that name"},
+      {few + " --force --out " + (folder / "o") + " --checkpoint " + (folder / "./o"),
+       "/./o: another output has that name"},
       {"train --task lm --steps 1 --force --text " + text + " --checkpoint " + text, "is an input of this command"},
       {"train --task lm --steps 1 --force --text " + text + " --trace " + text, "is an input of this command"}};
   for (const auto& [command, reason] : refused) {

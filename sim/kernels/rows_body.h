@@ -118,9 +118,10 @@ static void rmsnorm_backward(float* __restrict dx, float* __restrict dgain, cons
   }
 }
 
-static void causal_softmax(float* s, float factor, int n) {
-  for (int i = 0; i < n; ++i) {
-    float* row = s + int64_t{i} * n;
+static void causal_softmax(float* s, float factor, int n, int tiles) {
+  for (int64_t r = 0; r < int64_t{n} * tiles; ++r) {
+    float* row = s + r * n;
+    const int i = static_cast<int>(r % n);
     // Future entries of the last 16 become -inf, which is no maximum, and exp(-inf) = 0; what follows needs no exp.
     const int end = n < (i / 16 + 1) * 16 ? n : (i / 16 + 1) * 16, last = i / 16 * 16;
     store_some(row + last, end - last, load_some(row + last, i + 1 - last, -__builtin_inff()));
@@ -132,10 +133,10 @@ static void causal_softmax(float* s, float factor, int n) {
   }
 }
 // ds = scale * p * (dp - sum_j dp p); p = 0 above the diagonal.
-static void causal_softmax_backward(float* __restrict dp, const float* __restrict p, float factor, int n) {
-  for (int i = 0; i < n; ++i) {
-    float* d = dp + int64_t{i} * n;
-    const float* q = p + int64_t{i} * n;
+static void causal_softmax_backward(float* __restrict dp, const float* __restrict p, float factor, int n, int tiles) {
+  for (int64_t r = 0; r < int64_t{n} * tiles; ++r) {
+    float* d = dp + r * n;
+    const float* q = p + r * n;
     const float mean = lane_sum(n, [=](int64_t j) { return d[j] * q[j]; });
     for (int j = 0; j < n; ++j) d[j] = factor * (q[j] * (d[j] - mean));
   }

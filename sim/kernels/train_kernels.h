@@ -84,9 +84,6 @@ struct DeviceKernels {
   void (*gather_rows)(float* y, const float* table, const int32_t* rows, int n, int cols);
   void (*scatter_rows)(float* g, const float* dy, const int32_t* first, const int32_t* places, int rows, int cols);
   void (*products)(const Products& products);
-  // causal_softmax and its backward of `tiles` tiles, one after another.
-  void (*causal_softmaxes)(float* s, float scale, int n, int tiles);
-  void (*causal_softmaxes_backward)(float* dp, const float* p, float scale, int n, int tiles);
 };
 
 struct Kernels {
@@ -131,9 +128,10 @@ struct Kernels {
   // x0 sin; direction -1 rotates back. cosine, sine: [context, width/2]; row r is at position r mod context.
   void (*rope)(float* y, const float* x, const float* cosine, const float* sine, float direction, int rows, int heads,
                int width, int context);
-  // Causal softmax of scale * s for one [n, n] tile, entries above the diagonal become 0; its backward in place of dp.
-  void (*causal_softmax)(float* s, float scale, int n);
-  void (*causal_softmax_backward)(float* dp, const float* p, float scale, int n);
+  // Causal softmax of scale * s for each of `tiles` [n, n], entries above the diagonal become 0; its backward in place
+  // of dp.
+  void (*causal_softmax)(float* s, float scale, int n, int tiles);
+  void (*causal_softmax_backward)(float* dp, const float* p, float scale, int n, int tiles);
 
   float (*sum)(const float* x, int64_t n);
   float (*dot)(const float* x, const float* y, int64_t n);

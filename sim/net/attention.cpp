@@ -73,11 +73,11 @@ Var causal_softmax(Tape& tape, Var s, float factor, RowTerm term) {
   Var p = tape.variable(n, n, true);
   const size_t bytes = sizeof(float) * static_cast<size_t>(s->value.size());
   std::memcpy(p->value.data, s->value.data, bytes);
-  tape.k.causal_softmax(p->value.data, factor, n);
+  tape.k.causal_softmax(p->value.data, factor, n, 1);
   tape.record(p, {s}, [=](Tape& t, float* ds) {
     std::memcpy(ds, p->grad, bytes);
     if (term.word == SoftmaxDelta::of_scores) {
-      t.k.causal_softmax_backward(ds, p->value.data, factor, n);
+      t.k.causal_softmax_backward(ds, p->value.data, factor, n, 1);
     } else {
       for (int i = 0; i < n; ++i)
         for (int j = 0; j < n; ++j) {

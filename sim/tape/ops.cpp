@@ -159,14 +159,14 @@ static Var attention_on_device(Tape& tape, Var q, Var k, Var v, int heads, int c
   float* p = tape.floats.take<float>(tiles * square);
   const DeviceKernels& device = *tape.k.device;
   device.products({p, scores, q->value.data, head, k->value.data, turned, context, context, width, tiles, heads});
-  device.causal_softmaxes(p, factor, context, tiles);
+  tape.k.causal_softmax(p, factor, context, tiles);
   device.products({y->value.data, head, p, scores, v->value.data, head, context, width, context, tiles, heads});
   tape.record(y, {q, k, v}, [=](Tape& t, float* dq, float* dk, float* dv) {
     float* ds = t.floats.take<float>(tiles * square);
     const DeviceKernels& own = *t.k.device;
     own.products({dv, head, p, flipped, y->grad, head, context, width, context, tiles, heads});
     own.products({ds, scores, y->grad, head, v->value.data, turned, context, context, width, tiles, heads});
-    own.causal_softmaxes_backward(ds, p, factor, context, tiles);
+    t.k.causal_softmax_backward(ds, p, factor, context, tiles);
     own.products({dq, head, ds, scores, k->value.data, head, context, width, context, tiles, heads});
     own.products({dk, head, ds, flipped, q->value.data, head, context, width, context, tiles, heads});
   });
@@ -189,7 +189,7 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
     float* s = p + i * square;
     tape.k.pack(packed, k->value.data + at, 1, cols, width, context);  // S = Q K^T
     tape.k.gemm(s, context, q->value.data + at, cols, 1, packed, context, context, width);
-    tape.k.causal_softmax(s, factor, context);
+    tape.k.causal_softmax(s, factor, context, 1);
     tape.k.pack(packed, v->value.data + at, cols, 1, context, width);  // Y = P V
     tape.k.gemm(y->value.data + at, cols, s, context, 1, packed, context, width, context);
   }
@@ -202,7 +202,7 @@ Var causal_attention(Tape& tape, Var q, Var k, Var v, int heads, int context) {
       t.k.gemm(dv + at, cols, s, 1, context, packed, context, width, context);
       t.k.pack(packed, v->value.data + at, 1, cols, width, context);  // dP = dY V^T
       t.k.gemm(ds, context, dy, cols, 1, packed, context, context, width);
-      t.k.causal_softmax_backward(ds, s, factor, context);
+      t.k.causal_softmax_backward(ds, s, factor, context, 1);
       t.k.pack(packed, k->value.data + at, cols, 1, context, width);  // dQ = dS K
       t.k.gemm(dq + at, cols, ds, context, 1, packed, context, width, context);
       t.k.pack(packed, q->value.data + at, cols, 1, context, width);  // dK = dS^T Q

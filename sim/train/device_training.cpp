@@ -168,18 +168,14 @@ void rope(float* y, const float* x, const float* cosine, const float* sine, floa
             .context = context});
 }
 
-void causal_softmaxes(float* s, float factor, int n, int tiles) {
+void causal_softmax(float* s, float factor, int n, int tiles) {
   const int64_t rows = int64_t{n} * tiles;
   start(gpu::SoftmaxRows{.part = {rows, n}, .p = s, .logits = s, .is_causal = true, .factor = factor},
         row_groups(rows));
 }
-void causal_softmaxes_backward(float* dp, const float* p, float factor, int n, int tiles) {
+void causal_softmax_backward(float* dp, const float* p, float factor, int n, int tiles) {
   const int64_t rows = int64_t{n} * tiles;
   start(gpu::SoftmaxBackward{{rows, n}, dp, p, factor}, row_groups(rows));
-}
-void causal_softmax(float* s, float factor, int n) { causal_softmaxes(s, factor, n, 1); }
-void causal_softmax_backward(float* dp, const float* p, float factor, int n) {
-  causal_softmaxes_backward(dp, p, factor, n, 1);
 }
 
 // Over the whole array, in its one order.
@@ -266,9 +262,7 @@ constexpr DeviceKernels own = {.memory = {take, give},
                                .scale_columns = scale_columns,
                                .gather_rows = gather_rows,
                                .scatter_rows = scatter_rows,
-                               .products = products,
-                               .causal_softmaxes = causal_softmaxes,
-                               .causal_softmaxes_backward = causal_softmaxes_backward};
+                               .products = products};
 
 }  // namespace
 

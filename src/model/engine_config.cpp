@@ -161,9 +161,8 @@ Activations activations_of(const std::string& place, const std::string& word, co
   const Activations wanted = named_row(place, word, activations_table).id;
   std::vector<std::string> taken;
   for (const auto& row : activations_table)
-    if (std::find(std::begin(rules.activations), std::end(rules.activations), row.id) != std::end(rules.activations))
-      taken.emplace_back(row.name);
-  if (std::find(taken.begin(), taken.end(), word) != taken.end()) return wanted;
+    if (contains(rules.activations, row.id)) taken.emplace_back(row.name);
+  if (contains(taken, word)) return wanted;
   const bool needs_factor = wanted == Activations::dynamic && *rules.inputs != '\0';
   throw Error(fmt::format(
       "{}: {} takes {}, not {}{}", place, scheme.name, fmt::join(taken, " or "), word,
@@ -226,7 +225,7 @@ ordered_json decoded_config(ordered_json config, const std::vector<std::string>&
         if (old.contains(word)) key = word;
       if (!old.contains(key) || !old[key].is_array()) old[key] = ordered_json::array();
       for (const std::string& name : decoded)
-        if (std::find(old[key].begin(), old[key].end(), name) == old[key].end()) old[key].push_back(name);
+        if (!contains(old[key], name)) old[key].push_back(name);
     }
   return config;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "src/text/words.h"
 #include "sweeps/explore/explore.h"
 #include "sweeps/judge/front_race.h"
 
@@ -174,9 +175,7 @@ void Planner::race(size_t round, const std::vector<RunRecord>& runs, Stage& stag
   const Results so_far = results(known);
   for (const RaceField& field : race_fields(so_far, models_)) {
     const std::vector<std::vector<bool>> draws = still_racing(field);
-    const auto any = [](const std::vector<bool>& rungs) {
-      return std::find(rungs.begin(), rungs.end(), true) != rungs.end();
-    };
+    const auto any = [](const std::vector<bool>& rungs) { return contains(rungs, true); };
     const auto active = std::count_if(draws.begin(), draws.end(), any);
     stage.notes.push_back(
         fmt::format("{}: {} of {} candidates draw seeds", field.description, active, field.configs.size()));

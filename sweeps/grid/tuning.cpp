@@ -116,16 +116,12 @@ Json Tuner::chooser(const Json& canonical, const TunedField& field) const {
   return simulator_.canonical(trunk);
 }
 
-double Tuner::start_of(const Json& canonical, const TunedField& field) const {
+Ladder Tuner::ladder_of(const Json& canonical, const TunedField& field) const {
   const std::optional<double> start = field.start ? field.start : tuned_value(canonical, field.path);
   if (!start || !(*start > 0))
     throw Error("tune: " + field.path + ": start: give a number above 0; the configuration has none of its own");
-  return *start;
-}
-
-Ladder Tuner::ladder_of(const Json& canonical, const TunedField& field) const {
   Ladder ladder = field.ladder;
-  ladder.start = start_of(canonical, field);
+  ladder.start = *start;
   return ladder;
 }
 

@@ -97,7 +97,6 @@ class Tuner {
   Json with_value(const Json& canonical, const TunedField& field, double value) const;
   /// None where the field takes no such value: half a step, a share above 1.
   std::optional<Json> rung_of(const Json& canonical, const TunedField& field, const Ladder& ladder, int exponent) const;
-  double start_of(const Json& canonical, const TunedField& field) const;
   Ladder ladder_of(const Json& canonical, const TunedField& field) const;
   Tuned tune(const Json& canonical, const TunedField& field, const MeanLoss& losses) const;
   // The exponents that round `last` of the field's ladder adds, or, with last = rounds_of_field, its end. `known`: mean

@@ -213,11 +213,11 @@ void train_all(ThreadsDevice& device) {
   expect_same("norm backward", got.data(), expected.data(), n);
   expect_same("gains", dgain.data(), cpu_dgain.data(), cols);
   got = x, expected = x;
-  k.causal_softmax(got.data(), 0.25f, square);
-  cpu.causal_softmax(expected.data(), 0.25f, square);
+  k.causal_softmax(got.data(), 0.25f, square, 1);
+  cpu.causal_softmax(expected.data(), 0.25f, square, 1);
   std::vector<float> back(y), cpu_back(y);
-  k.causal_softmax_backward(back.data(), got.data(), 0.25f, square);
-  cpu.causal_softmax_backward(cpu_back.data(), expected.data(), 0.25f, square);
+  k.causal_softmax_backward(back.data(), got.data(), 0.25f, square, 1);
+  cpu.causal_softmax_backward(cpu_back.data(), expected.data(), 0.25f, square, 1);
   expect_same("causal softmax", got.data(), expected.data(), n);
   expect_same("causal softmax backward", back.data(), cpu_back.data(), n);
   const std::vector<float> many = numbers(9000, 8);  // three tiles

@@ -171,8 +171,9 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
       {"model", with_doc(context.model.name, context.model.doc)},
       {"hardware",
        with_doc(fmt::format("{} x {}", context.options.devices, context.hardware.name), context.hardware.doc)},
-      {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s", format_seconds(result.step_time_s), tokens,
-                           format_number(result.tokens_per_second))},
+      {"step", fmt::format("{} for {:.6g} tokens, {} tokens/s [{} .. {}]", format_seconds(result.step_time_s), tokens,
+                           format_number(result.tokens_per_second), format_seconds(result.step_time_s * step.low),
+                           format_seconds(result.step_time_s * step.high))},
       {"overhead", fmt::format("{} [{}] over the ideal step of {}", format_percent(result.overhead),
                                percent_range(doubts.overhead), format_seconds(result.ideal_s))},
       {"quantisation overhead",
@@ -192,8 +193,6 @@ void print_summary(const std::string& recipe, const CostResult& result, const co
        fmt::format("{}{}", format_bytes(result.memory.total()),
                    result.memory.fits ? "" : ", MORE than the accelerator has: " + way_to_fit({recipe}, context))},
       {"step waits for", limits}};
-  fields[3].second += fmt::format(" [{} .. {}]", format_seconds(result.step_time_s * step.low),
-                                  format_seconds(result.step_time_s * step.high));
   if (!result.decoded.empty())
     fields.emplace_back("* not native", decoded_words(context.hardware.name, joined(result.decoded, "; ")));
   if (const CostResult other = context.with_what_if(recipe); other.decoded != result.decoded)

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "sim/rules/recipe.h"
 #include "sim/train/checkpoint.h"
@@ -88,13 +89,10 @@ void check_files(const TrainOptions& o, const sim::Json& config) {
   for (const auto& [path, value] : config.at("task").items())
     if (value.is_string()) note_input(value.get<std::string>());  // a text, images
   const bool goes_on = replaces_checkpoint(o);
-  const std::pair<const char*, const std::string&> written[] = {
-      {"--out", o.out}, {"--trace", o.trace}, {"--checkpoint", o.checkpoint}};
-  for (const auto& [option, path] : written)
-    for (const auto& [other, same] : written)
-      if (option != other && !path.empty() &&
-          std::filesystem::path(path).lexically_normal() == std::filesystem::path(same).lexically_normal())
-        throw Error(fmt::format("{} and {} both name {}", option, other, path));
+  std::set<std::filesystem::path> names;
+  for (const auto& [option, path] : {std::pair("--out", o.out), {"--trace", o.trace}, {"--checkpoint", o.checkpoint}})
+    if (!path.empty() && !names.insert(std::filesystem::path(path).lexically_normal()).second)
+      throw Error(fmt::format("{} {}: another output has that name", option, path));
   if (o.checkpoint.empty()) return;
   if (goes_on && o.branch)
     throw Error("--checkpoint " + o.checkpoint + ": the trunk that --branch goes on from; give another file");
