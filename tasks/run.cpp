@@ -93,10 +93,9 @@ const Task& task_of(const Json& config) { return task(config.at("task").at("name
 RunOptions with_signatures(RunOptions options, const Json& config) {
   options.signature = arithmetic_signature();
   options.train_signature = train_signature(task_of(config).name());
-  std::string all;
   for (const std::string& key : task_of(config).file_parameters())
-    if (const std::string path = config.at("task").at(key); !path.empty()) all += content_of(path);
-  if (!all.empty()) options.data = sha256_hex(all).substr(0, 16);
+    if (const std::string path = config.at("task").at(key); !path.empty())
+      options.data += fmt::format("{}{} {} {}", options.data.empty() ? "" : ", ", key, path, content_of(path));
   return options;
 }
 
@@ -337,6 +336,7 @@ History run_evaluation(const Json& config, uint64_t seed, const RunOptions& opti
     const bool has_begun = resumes(path, trained, seed);
     const bool is_done = has_begun && read_checkpoint(path).step == trained.at("train").at("steps").get<int>();
     if (has_begun) first.resume_from = path;
+    first.judges_whole = false;  // the evaluation does
     if (!is_done) first.checkpoint_to = path;
     history = run(trained, seed, first);
     if (history.status == Status::diverged) std::filesystem::remove(path);  // nothing goes on from there

@@ -382,12 +382,12 @@ def check_description(folder):
     """What stays FP4 stays described, where the description stood: hf_quant_config.json alone, or an entry of the language model."""
     save(folder / "m.safetensors", weight("l.up_proj") | weight("l.down_proj"))
     entry = {"quant_algo": "NVFP4", "group_size": 16}
-    for inside, beside in (({}, entry), ({"text_config": {"quantization_config": entry}}, None), ({"compression_config": {**entry, "ignore": ["h"]}}, entry)):
+    for inside, beside in (({}, entry), ({"quantization_config": None}, entry), ({"text_config": {"quantization_config": entry}}, None), ({"compression_config": {**entry, "ignore": ["h"]}}, entry)):
         shutil.rmtree(folder.parent / "d", ignore_errors=True)
         (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **inside}))
         (folder / "hf_quant_config.json").unlink(missing_ok=True)
         if beside:
-            (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": beside}))
+            (folder / "hf_quant_config.json").write_text(json.dumps({"producer": {"name": "modelopt"}, "quantization": beside}))
         run("dequantize", folder, "--tensors", "l.up_proj.weight", "--out", folder.parent / "d", "--no-sync")
         config = json.loads((folder.parent / "d/config.json").read_text())
         expected = json.loads((folder / "config.json").read_text())
@@ -398,7 +398,8 @@ def check_description(folder):
         own = folder.parent / "d/hf_quant_config.json"
         assert own.exists() == bool(beside)
         if beside:
-            assert json.loads(own.read_text())["quantization"] == {**entry, "exclude_modules": ["l.up_proj"]}, own.read_text()
+            expected = {"producer": {"name": "modelopt"}, "quantization": {**entry, "exclude_modules": ["l.up_proj"]}}
+            assert json.loads(own.read_text()) == expected, own.read_text()
 
 
 def check_beside(folder):
@@ -407,8 +408,8 @@ def check_beside(folder):
     for name, shape in (("pre_quant_scale", (64,)), ("lora_A.weight", (4, 64))):
         save(path, {"l.up_proj.weight": values(16, 64), "l.up_proj." + name: values(*shape), "l.down_proj.weight": values(16, 64)})
         words = "quantize", path, "--scheme", "modelopt_nvfp4", "--out", folder / "q", "--no-sync"
-        error = run(*words, code=1)
-        assert f"l.up_proj.{name}" in error and "\n  l.up_proj.weight: " in error and not (folder / "q").exists(), error
+        error = run(*words, code=2)
+        assert f"l.up_proj.{name}" in error and "--keep 'l.up_proj.weight'" in error and not (folder / "q").exists(), error
         run(*words, "--keep", "l.up_proj.weight", "--force")
         got = load(folder / "q/m.safetensors")
         assert got["l.up_proj.weight"][0] == "BF16" and got["l.down_proj.weight"][0] == "U8", got.keys()

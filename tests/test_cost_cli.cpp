@@ -234,6 +234,13 @@ TEST_CASE("cost recommend says why a chip is not recommended, and advises what c
   CHECK_THAT(few.err, Contains("--max-devices 1"));
   for (const char* replica : {"--pipeline 4", "--tensor 8"})
     CHECK(run_cli(std::string("cost recommend --tokens 1e11 --time-budget 100 ") + replica).exit_code == 0);
+  const RunResult odd = run_cli("cost recommend --tokens 1e11 --time-budget 100 --tensor 7");
+  CHECK(odd.exit_code == 2);
+  CHECK_THAT(odd.err, Contains("--tensor 7"));
+  // What waits for its inputs costs what that takes, whatever the chip does.
+  const Json rent =
+      json_of("cost recommend --tokens 1e9 --time-budget 1e5 --prepare-rate 100 --recipes bf16 mxfp4 --json");
+  for (const Json& row : rent["rows"]) CHECK(row["price_interval"] == Json{row["price"], row["price"]});
   const RunResult devices = run_cli(command + "--devices 8 --hardware b200");
   CHECK(devices.exit_code == 2);
   CHECK_THAT(devices.err, Contains("--devices"));

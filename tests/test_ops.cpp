@@ -367,7 +367,16 @@ TEST_CASE("rows of any width have the same bits on every instruction set", "[tra
         Floats p(x.size()), loss(labels.size()), square(static_cast<size_t>(cols) * static_cast<size_t>(cols)), sum = x;
         k->softmax_loss(p.data(), loss.data(), x.data(), labels.data(), rows, cols);
         for (size_t i = 0; i < square.size(); ++i) square[i] = x[i % x.size()];
+        Floats tiles = square, back = square, back_of_tiles = square;
+        tiles.insert(tiles.end(), square.begin(), square.end());
+        back_of_tiles.insert(back_of_tiles.end(), back.begin(), back.end());
         k->causal_softmax(square.data(), 0.3f, cols, 1);
+        k->causal_softmax(tiles.data(), 0.3f, cols, 2);
+        k->causal_softmax_backward(back.data(), square.data(), 0.3f, cols, 1);
+        k->causal_softmax_backward(back_of_tiles.data(), tiles.data(), 0.3f, cols, 2);
+        for (const auto& [one, two] : {std::pair(&square, &tiles), {&back, &back_of_tiles}})
+          for (const size_t half : {size_t{0}, one->size()})
+            REQUIRE(std::memcmp(two->data() + half, one->data(), sizeof(float) * one->size()) == 0);
         k->sum_of(sum.data(), x.data(), dy.data(), n);
         const std::vector<Floats> got = {
             sums, z, p, loss, square, sum, {k->sum(x.data(), n), k->dot(x.data(), dy.data(), n)}};

@@ -669,6 +669,17 @@ TEST_CASE("a ladder ends where its field takes no further value", "[cli]") {
   for (const Json& row : rows["rows"]) CHECK(row["status"] == "finished");
 }
 
+TEST_CASE("a ladder none of whose rungs trains ends where it began", "[cli]") {
+  const TemporaryFolder folder;
+  write_text(folder / "g.json", R"({"name": "g", "task": "regression", "seeds": 2, "axes": {"recipe": ["nvfp4"]},
+    "train": {"steps": 30, "lr": 1000, "optimizer": "sgd", "momentum": 0.9, "schedule": "constant"},
+    "tune": {"train.batch": {"start": 1, "seeds": 1}}})");
+  const auto run = run_cli("sweep run -q " + folder / "g.json" + " --out " + folder / "g.sweep");
+  INFO(run.err);
+  CHECK(run.exit_code == 0);
+  CHECK(run_cli("sweep run -q " + folder / "g.json" + " --out " + folder / "g.sweep").exit_code == 0);
+}
+
 TEST_CASE("the answer names settings by their values and says who loses", "[cli]") {
   const TemporaryFolder folder;
   write_text(folder / "g.json",

@@ -139,14 +139,7 @@ TrainingRecipe from_object(JsonReader given) {
   if (const auto all = given.find("all", {"all three products, before the single ones"}))
     for (int i = 0; i < 3; ++i) set_product(product_of(r, i), *all);
   for (int i = 0; i < 3; ++i)
-    if (const auto gemm = given.find(product_words[i], {gemm_docs[i]})) {
-      GemmSpec& product = product_of(r, i);
-      const GemmSpec before = product;
-      set_product(product, *gemm);
-      for (const auto& [there, here] : {std::pair(&before.a, &product.a), {&before.b, &product.b}})
-        if (i > 0 && here->estimator != there->estimator && here->estimator != EstimatorSpec{})
-          gemm->fail("estimators are those of fprop; a backward product has none");
-    }
+    if (const auto gemm = given.find(product_words[i], {gemm_docs[i]})) set_product(product_of(r, i), *gemm);
   given.finish();
   return r;
 }

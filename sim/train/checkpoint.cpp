@@ -175,7 +175,7 @@ void check_program(const Checkpoint& c, const RunOptions& options, const std::st
       throw Error(path + ": the checkpoint was made under " + what + " " + there + ", this program has " + here,
                   Error::failed);
   if (!c.data.empty() && c.data != options.data)
-    throw Error(path + ": the files that the task reads have changed since the checkpoint was made");
+    throw Error(path + ": the checkpoint was made with " + c.data + ", now there is " + options.data);
 }
 
 std::optional<Parent> check_origin(const Checkpoint& c, const Continuation& run, bool is_branch,

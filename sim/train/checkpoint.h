@@ -16,7 +16,7 @@ namespace fp4::sim {
 
 struct Checkpoint {
   std::string signature, train_signature;
-  std::string data = {};  // of the files that the task reads; "" of none, and in files of version 0.3.0
+  std::string data = {};  // "text PATH SHA-256" of what the task reads; "" of nothing, and in files of version 0.3.0
   Json config;
   uint64_t seed = 0;
   int step = 0;

@@ -112,7 +112,7 @@ class Run {
     if (options_.stop_at > 0 && (options_.stop_at <= first || options_.stop_at > steps_))
       throw Error("stop at step " + std::to_string(options_.stop_at) + ": the run goes from step " +
                   std::to_string(first + 1) + " to " + std::to_string(steps_));
-    if (first == steps_) {  // nothing is left to do but to judge
+    if (first == steps_ && options_.judges_whole) {  // nothing is left to do but to judge
       pass_.step = static_cast<uint32_t>(steps_);
       engine_.begin_step(steps_, steps_);
       validation_->judge(history_.metrics);

@@ -96,6 +96,7 @@ struct RunOptions {
   FileReading files = FileReading::memory;
   std::optional<uint64_t> rounding_seed = {};  // of an evaluation: random bits of this seed instead of the checkpoint's
   bool keeps_outputs = false;                  // of an evaluation: its answers keep all logits
+  bool judges_whole = true;           // where nothing is left to train on resuming: the metrics are measured again
   bool measures_afresh = false;       // of an evaluation: what the checkpoint's own recipe holds is left out, too
   ForwardLog* forward_log = nullptr;  // of an evaluation: notes its forward products in the recipe's formats
   // Of this program: stored in a checkpoint and compared on resume (tasks/run.h fills them in).

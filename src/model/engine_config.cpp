@@ -216,7 +216,7 @@ ordered_json decoded_config(ordered_json config, const std::vector<std::string>&
   if (config.contains("quantization")) return config;  // MLX: a layer is quantised that has scales
   for (ordered_json* place : places_of(config))
     for (const char* entry : {"quantization_config", "compression_config"}) {
-      if (!place->contains(entry)) continue;
+      if (!place->contains(entry) || (*place)[entry].is_null()) continue;
       ordered_json& old = (*place)[entry];
       if (!old.is_object())
         throw Error(fmt::format("config.json: {} is {}, no object, and weights of it remain", entry, old.dump()));

@@ -95,11 +95,12 @@ void plan_folder(ModelPlan& model) {
       remains = remains || (plan.way == Way::copy && plan.tensor->is_quantised());
     }
     model.documents["config.json"] = text_of(decoded_config(config, decoded, remains));
-    ordered_json own = {{"quantization_config", model.facts.source.optimizer}};
-    if (remains && own["quantization_config"].is_object()) {
-      own["quantization_config"].emplace("exclude_modules", ordered_json::array());
-      own = decoded_config(std::move(own), decoded, remains);
-      model.documents["hf_quant_config.json"] = text_of({{"quantization", own["quantization_config"]}});
+    ordered_json beside = model.facts.source.optimizer;
+    if (remains && beside.is_object() && beside["quantization"].is_object()) {
+      beside["quantization"].emplace("exclude_modules", ordered_json::array());
+      const ordered_json entry = {{"quantization_config", beside["quantization"]}};
+      beside["quantization"] = decoded_config(entry, decoded, remains)["quantization_config"];
+      model.documents["hf_quant_config.json"] = text_of(beside);
     }
   }
   if (!has_config)

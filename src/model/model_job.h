@@ -45,7 +45,7 @@ struct ModelJob {
 struct SourceConfig {
   std::string file;                            // config.json of the folder, or beside the file
   nlohmann::ordered_json config = nullptr;     // null without one
-  nlohmann::ordered_json optimizer = nullptr;  // "quantization" of hf_quant_config.json
+  nlohmann::ordered_json optimizer = nullptr;  // hf_quant_config.json; null without one
 
   std::string model_type() const;  // "" where it is not said
   std::string method() const;      // quant_method: "modelopt", "compressed-tensors"; "" of a model without

@@ -378,7 +378,7 @@ std::vector<ModelTensor> Recogniser::run() {
     if (ModelTensor w = {.stem = stem_before(name, "weight").value_or(""), .shape = place.info.shape};
         !w.stem.empty()) {
       take_companions(w);
-      alone.changed = w.columns ? w.columns->info.name + " multiplies its columns" : w.unknown;
+      alone.changed = w.columns ? w.columns->info.name + " multiplies its inputs" : w.unknown;
     }
     if (alone.unknown.empty() && layers.contains(name.substr(0, name.rfind('.') + 1)) && !name.ends_with("bias") &&
         cache_row_of(name) == nullptr)

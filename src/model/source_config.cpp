@@ -65,7 +65,7 @@ std::string SourceConfig::model_type() const {
 
 std::string SourceConfig::method() const {
   const ordered_json method = member(said_format(config), "quant_method");
-  return method.is_string() ? method.get<std::string>() : optimizer.is_null() ? "" : "modelopt";
+  return method.is_string() ? method.get<std::string>() : member(optimizer, "quantization").is_null() ? "" : "modelopt";
 }
 
 bool SourceConfig::is_rotated() const {
@@ -87,8 +87,8 @@ std::optional<std::uint64_t> SourceConfig::layers() const {
 
 ordered_json SourceConfig::cache() const {
   ordered_json said = member(said_format(config), "kv_cache_scheme");
-  for (const ordered_json& more :
-       {member(said_format(config), "kv_cache_quant_algo"), member(optimizer, "kv_cache_quant_algo")})
+  for (const ordered_json& more : {member(said_format(config), "kv_cache_quant_algo"),
+                                   member(member(optimizer, "quantization"), "kv_cache_quant_algo")})
     if (said.is_null()) said = more;
   return said;
 }
@@ -99,7 +99,7 @@ SourceConfig source_config_of(const std::string& path) {
   out.config = object_in(out.file);
   if (const ordered_json format = member(out.config, "quantization_config"); !format.is_object() && !format.is_null())
     throw Error(out.file + ": quantization_config: is no JSON object, which engines read");
-  out.optimizer = member(object_in(folder / "hf_quant_config.json"), "quantization");
+  out.optimizer = object_in(folder / "hf_quant_config.json");
   return out;
 }
 

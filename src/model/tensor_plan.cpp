@@ -169,8 +169,10 @@ TensorPlan way_of(const ModelJob& job, const PlanFacts& facts, const ModelTensor
     plan.kept_by = reason.by;
     plan.rule = reason.words;
   } else if (job.scheme != nullptr && can_be && !t.changed.empty()) {
-    plan.outcome = Fate::left;
-    plan.rule = t.changed;
+    throw Error(
+        fmt::format("{}: {}: {}, and would not change FP4 codes; merge it, or --keep '{}' leaves the weight as "
+                    "it is",
+                    t.file(), t.name, t.changed, t.name));
   } else if (job.scheme != nullptr && can_be) {
     plan.way = can_carry(job, t) ? Way::carry : Way::quantise;
   } else if (job.scheme == nullptr && (t.is_quantised() || is_block_type(t))) {

@@ -64,8 +64,14 @@ std::vector<CostDoubts> cost_doubts(const std::vector<RecipeFacts>& recipes, con
     }
   }
   std::vector<CostDoubts> list;
-  for (size_t r = 0; r < recipes.size(); ++r)
-    list.push_back({middle(step[r]), middle(overhead[r]), middle(against[r]), r == quickest});
+  for (size_t r = 0; r < recipes.size(); ++r) {
+    const Communication whole = evaluate(recipes[r], model, hardware, options).communication;
+    const CostRange own = middle(step[r]);
+    list.push_back({{whole.step_s(own.low) / whole.t2_s, whole.step_s(own.high) / whole.t2_s},
+                    middle(overhead[r]),
+                    middle(against[r]),
+                    r == quickest});
+  }
   return list;
 }
 

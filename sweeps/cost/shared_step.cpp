@@ -141,8 +141,9 @@ void check(const Model& model, const Hardware& hardware, const CostOptions& opti
     throw Error(fmt::format("--interleave {}: a pipeline is needed (--pipeline)", parallel.interleave));
   // Embedding and head may be parts of their own: Llama 3 405B has 126 blocks in 16 x 8.
   if (parallel.pipeline > model.blocks || parallel.pipeline * parallel.interleave > model.blocks + 2)
-    throw Error(fmt::format("--pipeline {} with --interleave {}: more parts than the {} blocks of {}",
-                            parallel.pipeline, parallel.interleave, model.blocks, model.name));
+    throw Error(
+        fmt::format("--pipeline {} with --interleave {}: more parts than the {} blocks of {}, embedding and head",
+                    parallel.pipeline, parallel.interleave, model.blocks, model.name));
 }
 
 // Messages queue in the order in which they are asked for: weights of layer i + 1 when layer i starts, the gradient of

@@ -79,17 +79,10 @@ std::string percent_range(const cost::CostRange& range) {
   return fmt::format("{:.0f}..{:.0f} %", std::floor(100 * range.low), std::ceil(100 * range.high));
 }
 
-// The step's doubt as factors on all of it: inputs that it waits for come no sooner.
-cost::CostRange step_factors(const CostResult& result, const cost::CostDoubts& doubts) {
-  const auto of = [&](double factor) { return result.communication.step_s(factor) / result.step_time_s; };
-  return {of(doubts.step.low), of(doubts.step.high)};
-}
-
 // Intervals of what the model does not know: those of step time hold for price and energy, too.
 void add_doubts(ordered_json& json, const CostResult& result, const cost::CostDoubts& doubts) {
-  const cost::CostRange step = step_factors(result, doubts);
   const auto scaled = [&](const std::optional<double>& value) {
-    return value ? ordered_json::array({*value * step.low, *value * step.high}) : ordered_json();
+    return value ? ordered_json::array({*value * doubts.step.low, *value * doubts.step.high}) : ordered_json();
   };
   json["step_time_interval"] = scaled(result.step_time_s);
   json["overhead_interval"] = {doubts.overhead.low, doubts.overhead.high};
@@ -162,7 +155,7 @@ void add_cache_and_transfers(SummaryFields& fields, const CostResult& result, co
 void print_summary(const std::string& recipe, const CostResult& result, const cost::CostDoubts& doubts,
                    const Context& context) {
   const double tokens = static_cast<double>(context.model.tokens_per_step) * result.communication.replicas;
-  const cost::CostRange step = step_factors(result, doubts);
+  const cost::CostRange& step = doubts.step;
   std::string limits;
   for (const auto& [what, share] : result.limits)
     if (share >= 0.0005) add_word(limits, fmt::format("{} {:.1f} %", what, share * 100));

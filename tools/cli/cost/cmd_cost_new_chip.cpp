@@ -82,7 +82,7 @@ void run_new_model(const NewModelArguments& o) {
   if (o.micro_batches > 0) model.micro_batches = o.micro_batches;
   model.tokens_per_step = model.micro_batches * o.sequences * model.sequence;
   const std::string file = o.out.empty() ? o.name + ".json" : o.out;
-  cost::parse_model(cost::to_json(model), o.config);  // what is written is what `cost` reads
+  cost::parse_model(cost::to_json(model), "cost new-model " + o.name);  // what is written is what `cost` reads
   write_file(file, cost::to_json(model).dump(1) + "\n", o.force);
   fmt::print("{}\n\n", file);
   print_fields({{"weights", fmt::format("{:.4g} billion, {:.4g} in layers that recipes quantise",

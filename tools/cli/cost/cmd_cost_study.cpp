@@ -145,6 +145,9 @@ void run_recommend(const RecommendArguments& arguments) {
       if (const cost::Hardware chip = cost::load_hardware(name);
           chip.price_per_hour && chip.node_size % arguments.cost.tensor == 0)
         chips.push_back(chip);
+  if (chips.empty())
+    throw Error(fmt::format("cost recommend: --tensor {}: divides the links of no chip that has a price",
+                            arguments.cost.tensor));
   cost::RecommendOptions options{arguments.tokens, arguments.hours, arguments.global_tokens, arguments.max_devices,
                                  arguments.cost.options()};
   const cost::Model model = cost::load_model(arguments.cost.model);

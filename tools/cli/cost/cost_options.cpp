@@ -99,23 +99,10 @@ cost::Parallel CostArguments::parallel() const {
 }
 
 ordered_json CostArguments::describe() const {
-  return {{"model", model},
-          {"hardware", hardware},
-          {"views", views},
-          {"hadamard", hadamard},
-          {"recompute", recompute},
-          {"devices", devices},
-          {"tensor", tensor},
-          {"pipeline", pipeline},
-          {"shard", shard},
-          {"gradients", gradients.empty() ? "bf16" : gradients},
-          {"interleave", interleave},
-          {"what_if", what_if},
-          {"prepare_rate", prepare_rate},
-          {"fetch_rate", fetch_rate},
-          {"gradients_hadamard", gradients_hadamard},
-          {"steps", steps},
-          {"weights", ordered_json(cost::to_json(options().weights))}};
+  return joined_json({FP4_NAMED(model, hardware, views, hadamard, recompute, devices, tensor, pipeline, shard,
+                                interleave, what_if, prepare_rate, fetch_rate, gradients_hadamard, steps),
+                      {{"gradients", gradients.empty() ? "bf16" : gradients},
+                       {"weights", ordered_json(cost::to_json(options().weights))}}});
 }
 
 double with_unit(const std::string& text, const std::string& option, const std::string& unit, double least) {

@@ -20,6 +20,7 @@ namespace {
 struct StatsOptions {
   RunWords run;
   int at = 50;
+  CLI::Option* at_option = nullptr;
   std::vector<std::string> probes;
   bool json = false;
 };
@@ -69,8 +70,8 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
   if (o.run.steps == 0) o.run.steps = o.at;  // one step is traced; a run of that length is enough
   sim::Json config = o.run.config();
   config["train"]["curve_points"] = 1;
-  const int at = o.at, steps = config.at("train").at("steps");
-  if (at > steps) throw Error(fmt::format("--step {}: the run has {} steps", at, steps));
+  const int steps = config.at("train").at("steps"), at = std::min(o.at, steps);
+  if (at < o.at && o.at_option->count() > 0) throw Error(fmt::format("--step {}: the run has {} steps", o.at, steps));
   TracedRows rows;
   sim::RunOptions options;
   options.backend = o.run.backend;
@@ -109,8 +110,8 @@ void run_stats(StatsOptions& o, Invocation& invocation) {
 void command_stats(CLI::App& app, Invocation& invocation) {
   static StatsOptions o;
   o.run.add(app);
-  keep_older_names(
-      defaulted(app, "--step,--at", o.at, "The training step that is looked at")->check(CLI::Range(1, 1000000000)));
+  o.at_option = defaulted(app, "--step,--at", o.at, "The training step that is looked at");
+  keep_older_names(o.at_option->check(CLI::Range(1, 1000000000)));
   app.add_option("--probe", o.probes, "Spec to try on the same tensors: preset or key=value words (several allowed)");
   app.add_flag("--json", o.json, "Print JSON");
   app.callback([&invocation] { run_stats(o, invocation); });

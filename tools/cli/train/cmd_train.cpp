@@ -6,7 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
+#include <map>
 
 #include "sim/rules/recipe.h"
 #include "sim/train/checkpoint.h"
@@ -89,10 +89,11 @@ void check_files(const TrainOptions& o, const sim::Json& config) {
   for (const auto& [path, value] : config.at("task").items())
     if (value.is_string()) note_input(value.get<std::string>());  // a text, images
   const bool goes_on = replaces_checkpoint(o);
-  std::set<std::filesystem::path> names;
+  std::map<std::filesystem::path, const char*> names;
   for (const auto& [option, path] : {std::pair("--out", o.out), {"--trace", o.trace}, {"--checkpoint", o.checkpoint}})
-    if (!path.empty() && !names.insert(std::filesystem::path(path).lexically_normal()).second)
-      throw Error(fmt::format("{} {}: another output has that name", option, path));
+    if (const auto [at, is_new] = names.try_emplace(std::filesystem::path(path).lexically_normal(), option);
+        !is_new && !path.empty())
+      throw Error(fmt::format("{} and {} both name {}", at->second, option, path));
   if (o.checkpoint.empty()) return;
   if (goes_on && o.branch)
     throw Error("--checkpoint " + o.checkpoint + ": the trunk that --branch goes on from; give another file");
