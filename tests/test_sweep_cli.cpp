@@ -669,6 +669,21 @@ TEST_CASE("a ladder ends where its field takes no further value", "[cli]") {
   for (const Json& row : rows["rows"]) CHECK(row["status"] == "finished");
 }
 
+TEST_CASE("an axis that a later one lies over is named", "[cli]") {
+  const TemporaryFolder folder;
+  const std::string rounding = R"("wgrad.a.rounding": ["nearest_even", "stochastic"])",
+                    product = R"("wgrad": ["nvfp4.wgrad", "mxfp4.wgrad"])";
+  for (const bool is_covered : {true, false}) {
+    write_text(folder / "g.json", R"({"name": "g", "task": "regression", "seeds": 1, "base": "mxfp4",
+      "train": {"steps": 2}, "axes": {)" +
+                                      (is_covered ? rounding + ", " + product : product + ", " + rounding) + "}}");
+    const auto run = run_cli("sweep run -q " + folder / "g.json" + " --out " + (folder / (is_covered ? "a" : "b")));
+    REQUIRE(run.exit_code == 0);
+    const bool told = run.err.find("'nearest_even' and 'stochastic' mean the same at every point") != std::string::npos;
+    CHECK(told == is_covered);
+  }
+}
+
 TEST_CASE("a ladder none of whose rungs trains ends where it began", "[cli]") {
   const TemporaryFolder folder;
   write_text(folder / "g.json", R"({"name": "g", "task": "regression", "seeds": 2, "axes": {"recipe": ["nvfp4"]},

@@ -244,6 +244,10 @@ void run_sweep_command(const RunOptions& o, Invocation& invocation) {
     }
     return dry_run(o, planner, simulator, known, shard, workers);
   }
+  for (const auto& [values, count] : planner.plan().counts.equal_values)
+    for (const sweeps::Axis& axis : grid.axes)
+      if (values.starts_with(axis.path + ": ") && count * axis.values.size() == planner.plan().counts.product)
+        print_notes({values + " mean the same at every point: an axis that comes later lies over this one"});
   const auto mode = o.store == "auto"    ? sweeps::StoreMode::automatic
                     : o.store == "local" ? sweeps::StoreMode::local
                                          : sweeps::StoreMode::network;
