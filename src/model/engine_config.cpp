@@ -208,6 +208,15 @@ ordered_json model_optimizer_config(const ConfigJob& job) {
             {"exclude_modules", prefix_patterns(job.left, job.quantised)}}}};
 }
 
+void leave_out(ordered_json& entry, const std::vector<std::string>& modules, const char* usual) {
+  const char* key = usual;
+  for (const char* word : {"modules_to_not_convert", "exclude_modules"})
+    if (entry.contains(word)) key = word;
+  if (!entry.contains(key) || !entry[key].is_array()) entry[key] = ordered_json::array();
+  for (const std::string& name : modules)
+    if (!contains(entry[key], name)) entry[key].push_back(name);
+}
+
 ordered_json decoded_config(ordered_json config, const std::vector<std::string>& decoded, bool remains) {
   if (!remains) {
     erase_format(config);
@@ -220,12 +229,7 @@ ordered_json decoded_config(ordered_json config, const std::vector<std::string>&
       ordered_json& old = (*place)[entry];
       if (!old.is_object())
         throw Error(fmt::format("config.json: {} is {}, no object, and weights of it remain", entry, old.dump()));
-      const char* key = "ignore";
-      for (const char* word : {"modules_to_not_convert", "exclude_modules"})
-        if (old.contains(word)) key = word;
-      if (!old.contains(key) || !old[key].is_array()) old[key] = ordered_json::array();
-      for (const std::string& name : decoded)
-        if (!contains(old[key], name)) old[key].push_back(name);
+      leave_out(old, decoded, "ignore");
     }
   return config;
 }

@@ -30,6 +30,9 @@ nlohmann::ordered_json quantised_config(nlohmann::ordered_json config, const Con
 // hf_quant_config.json; null for schemes whose engines read none.
 nlohmann::ordered_json model_optimizer_config(const ConfigJob& job);
 
+// Adds modules to the list of those that an entry leaves out; `usual`: the list's name where the entry has none.
+void leave_out(nlohmann::ordered_json& entry, const std::vector<std::string>& modules, const char* usual);
+
 // config.json without quantisation. Where FP4 weights remain (`remains`), decoded modules join the old list of those
 // that are left.
 nlohmann::ordered_json decoded_config(nlohmann::ordered_json config, const std::vector<std::string>& decoded,

@@ -97,9 +97,7 @@ void plan_folder(ModelPlan& model) {
     model.documents["config.json"] = text_of(decoded_config(config, decoded, remains));
     ordered_json beside = model.facts.source.optimizer;
     if (remains && beside.is_object() && beside["quantization"].is_object()) {
-      beside["quantization"].emplace("exclude_modules", ordered_json::array());
-      const ordered_json entry = {{"quantization_config", beside["quantization"]}};
-      beside["quantization"] = decoded_config(entry, decoded, remains)["quantization_config"];
+      leave_out(beside["quantization"], decoded, "exclude_modules");
       model.documents["hf_quant_config.json"] = text_of(beside);
     }
   }

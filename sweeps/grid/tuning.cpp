@@ -131,8 +131,9 @@ Tuned Tuner::tune(const Json& canonical, const TunedField& field, const MeanLoss
   std::map<int, double> known;
   const Climb end = climb_to(choosing, field, rounds_of_field, losses, known);
   // Where all diverge the end may be a rung that the field does not take.
-  Json best = rung_of(canonical, field, ladder, end.best).value_or(with_value(canonical, field, ladder.start));
-  Tuned tuned{.config = std::move(best), .at_edge = end.at_edge};
+  std::optional<Json> best = rung_of(canonical, field, ladder, end.best);
+  if (!best) best = with_value(canonical, field, ladder.start);
+  Tuned tuned{.config = std::move(*best), .at_edge = end.at_edge};
   std::vector<std::pair<double, int>> others;
   for (const auto& [exponent, loss] : known)
     if (exponent != end.best && std::isfinite(loss)) others.emplace_back(loss, exponent);

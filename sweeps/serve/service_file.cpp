@@ -8,6 +8,7 @@
 #include "sim/rules/recipe.h"
 #include "src/text/error.h"
 #include "src/text/read_field.h"
+#include "src/text/words.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 #include "tasks/run.h"
@@ -50,7 +51,7 @@ MemberFile parse_member(JsonReader reader, const std::string& folder, const std:
           reader.find("rounding_seeds", {"a member for each seed of stochastic rounding, of the same network"}))
     for (const JsonReader& seed : value->list(1)) {
       const auto number = static_cast<uint64_t>(seed.integer(0, INT64_MAX));
-      if (std::ranges::count(member.rounding_seeds, number) > 0) seed.fail("stands twice: one member would vote twice");
+      if (contains(member.rounding_seeds, number)) seed.fail("stands twice: one member would vote twice");
       member.rounding_seeds.emplace_back(number);
     }
   if (recipe != "own") member.name += " " + recipe;

@@ -137,8 +137,8 @@ void run_pareto(ParetoOptions& o, const Invocation& invocation) {
 
   const std::string &model = view.costs.model().model, &hardware = view.costs.model().hardware;
   const std::string priced = model + " on " + hardware;
-  const std::vector<std::string> advice = usual_answer(o.view.model.empty() ? results.grid().model : o.view.model,
-                                                       hardware_word(o.view, results.grid()), o.view.weights);
+  const std::vector<std::string> advice =
+      usual_answer(model_word(o.view, results.grid()), hardware_word(o.view, results.grid()), o.view.weights);
   ordered_json json = {{"schema", 1},
                        {"x", o.front.x},
                        {"y", o.front.y},

@@ -28,6 +28,10 @@ std::string hardware_word(const ViewOptions& options, const sweeps::Grid& grid) 
   return options.hardware.empty() ? grid.hardware.front() : options.hardware;
 }
 
+std::string model_word(const ViewOptions& options, const sweeps::Grid& grid) {
+  return options.model.empty() ? grid.model : options.model;
+}
+
 SweepView open_view(const ViewOptions& options, bool with_curves) {
   sweeps::CostWeights weights;
   for (const std::string& text : options.weights) {
@@ -41,8 +45,8 @@ SweepView open_view(const ViewOptions& options, bool with_curves) {
   const sweeps::Store store = sweeps::Store::read(options.folder);
   sweeps::Results results(store, with_curves);
   const sweeps::Grid& grid = results.grid();
-  const std::string& model = options.model.empty() ? grid.model : options.model;
-  sweeps::Costs costs(results, sweeps::real_cost_model(hardware_word(options, grid), model, weights));
+  sweeps::Costs costs(results,
+                      sweeps::real_cost_model(hardware_word(options, grid), model_word(options, grid), weights));
   return {std::move(results), std::move(costs), store.identity(), store.meta("name"), store.runs_of_other_signatures()};
 }
 

@@ -17,8 +17,9 @@ struct ViewOptions {
   std::vector<std::string> weights;
 };
 void add_view_options(CLI::App& app, ViewOptions& options);
-// The word for the chip: the command's, else the grid's.
+// The words for chip and model: the command's, else the grid's.
 std::string hardware_word(const ViewOptions& options, const sweeps::Grid& grid);
+std::string model_word(const ViewOptions& options, const sweeps::Grid& grid);
 
 struct SweepView {
   sweeps::Results results;
