@@ -11,6 +11,7 @@
 #include "src/model/keep_rules.h"
 #include "src/text/error.h"
 #include "src/text/version.h"
+#include "src/text/words.h"
 
 namespace fp4 {
 namespace {
