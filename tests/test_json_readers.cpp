@@ -210,7 +210,7 @@ TEST_CASE("numbers that do not fit their type are refused, and ranges are told i
   const Json value = UINT64_MAX;
   const JsonReader reader(value, "x.json");
   CHECK_THROWS_WITH(reader.integer(0, INT64_MAX),
-                    "x.json: 18446744073709551615 is out of range; accepted: from 0 to 2^63");
+                    "x.json: 18446744073709551615 is out of range; accepted: from 0 to 2^63 - 1");
   CHECK_THROWS_WITH(reader.number(tiny, 1), Contains("accepted: above 0, up to 1"));
   const Json whole = 128.0, negative = -0.5, large = 1e19;
   CHECK(JsonReader(whole, "x").integer(0, 200) == 128);

@@ -118,6 +118,7 @@ TEST_CASE("what cannot be fitted or predicted is refused", "[quick]") {
   const LawStudy study = study_law({{"bf16", runs_of(planted, {}, 2e-4, 1)}}, "bf16", LawForm::quartet, 40);
   CHECK_NOTHROW(predict(study, "", 7.9e6, 1.27e9));
   CHECK_THROWS_WITH(predict(study, "", 8.1e6, 1e8), Contains("more than ten times outside"));
+  CHECK_THROWS_WITH(predict(study, "", NAN, 1e8), Contains("more than ten times outside"));
   CHECK_THROWS_WITH(predict(study, "", 1e6, 1.29e9), Contains("nothing is predicted there"));
 }
 

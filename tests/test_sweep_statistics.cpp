@@ -387,6 +387,48 @@ TEST_CASE("a configuration that always diverges is no candidate, and is counted"
   }
 }
 
+TEST_CASE("a rate at which fp32 diverges, too, is worse by its divergence, and averages nothing", "[quick]") {
+  MadeUp world;
+  world.truth = [](const Json& config) {
+    return config["train"]["lr"] == 1.0 ? INFINITY : MadeUp::default_truth(config);
+  };
+  const Study study(R"({"name": "g", "task": "alpha", "seeds": 20, "axes": {
+    "recipe": ["mxfp4", "mxfp8"], "train.lr": [0.01, 1.0]}})",
+                    world);
+  for (const Effect& effect : attribute(study.results(), Metric::loss, {})) {
+    INFO(effect.axis);
+    CHECK(effect.comparison.summary.n == 0);
+    CHECK(effect.comparison.diverged == (effect.axis == "train.lr" ? 40 : 20));
+    CHECK(effect.comparison.rival_diverged == (effect.axis == "train.lr" ? 0 : 20));
+    CHECK(effect.comparison.verdict == (effect.axis == "train.lr" ? Verdict::worse : Verdict::undecided));
+    CHECK(std::isnan(effect.same_sign) == (effect.axis == "train.lr"));
+  }
+}
+
+TEST_CASE("what a screened front can see comes from its steps, and one seed has no noise floor", "[quick]") {
+  MadeUp world;
+  world.noise = 0.01;
+  const std::string grid =
+      R"({"name": "g", "task": "alpha", "base": "mxfp4", "axes": {"wgrad.*.rounding": ["nearest_even", "stochastic"]}, "seeds": )";
+  const auto front_of = [&](const Results& results) {
+    const Costs costs(results, made_up_costs());
+    return fronts(results, costs, {.delta = {}, .target = {}})[0];
+  };
+  const Study one(grid + "1}", world), five(grid + "5}", world);
+  const Results results = five.results();
+  const ContextFront front = front_of(results);
+  const auto sd_to_next = [&](size_t i) {
+    std::vector<double> differences;
+    REQUIRE((front.points[i].on_front && front.points[i + 1].on_front));
+    for (const uint64_t seed : {1, 2, 3, 4, 5})
+      differences.push_back(*front.points[i].config->run(seed)->loss - *front.points[i + 1].config->run(seed)->loss);
+    return summarise(differences).sd;
+  };
+  CHECK(front.paired_sd == Approx((sd_to_next(0) + sd_to_next(1)) / 2));  // bf16 - fp32 is no part of it
+  CHECK(front.noise_floor->n == 5);
+  CHECK_FALSE(front_of(one.results()).noise_floor);
+}
+
 TEST_CASE("sensitivity: the factors over which a front point stays undominated, by hand", "[quick]") {
   // Stochastic rounding costs .05 w and gains .02; a Hadamard costs .1 and gains .04. SR is dominated by the Hadamard
   // (less gap) as soon as .05 w >= .1: w = 2; in quarter octaves the last factor that holds is 2^.75.

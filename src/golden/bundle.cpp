@@ -189,8 +189,9 @@ Bundle open_bundle(const std::filesystem::path& dir) {
 
 Bundle bundle_of(const Json& manifest, const std::filesystem::path& dir) {
   const std::string place = (dir / "manifest.json").string();
-  if (!manifest.is_object() || !manifest.contains("cases") || !manifest["cases"].is_array())
-    throw Error(place + ": is not that of a golden bundle: it has no list `cases`");
+  if (!manifest.is_object() || !manifest.contains("cases") || !manifest["cases"].is_array() ||
+      manifest["cases"].empty())
+    throw Error(place + ": is not that of a golden bundle: it has no list `cases` of one or more");
   Bundle bundle;
   bundle.dir = dir;
   bundle.signature =

@@ -107,7 +107,8 @@ class Watcher final : public nlohmann::json_sax<J> {
 // 2^40 and 2^63 - 1 rather than nineteen digits.
 std::string limit_text(double limit) {
   int exponent = 0;
-  if (limit >= 0x1p31 && std::frexp(limit, &exponent) == 0.5) return fmt::format("2^{}", exponent - 1);
+  if (limit >= 0x1p31 && std::frexp(limit, &exponent) == 0.5)
+    return fmt::format("2^{}{}", exponent - 1, exponent == 64 ? " - 1" : "");  // the largest int64_t, rounded
   return fmt::format("{}", limit);
 }
 

@@ -80,7 +80,8 @@ bool inside(const Mask& mask, const std::vector<uint32_t>& digits, size_t but) {
 // Quantised in a step; 0 where no run says it.
 double products_of(const ConfigResult& config) {
   for (const RunRecord& run : config.runs)
-    if (const auto count = measured(run, quantised_products); count && std::isfinite(*count)) return *count;
+    if (run.status == Status::finished)
+      if (const auto count = measured(run, quantised_products); count && std::isfinite(*count)) return *count;
   return 0;
 }
 
@@ -161,7 +162,8 @@ class Attribution {
     for (size_t s = 0; s < seeds.size(); ++s) {
       const RunRecord* run = reference == nullptr ? nullptr : reference->run(seeds[s]);
       const double theirs = run == nullptr ? unknown : metric_of(*run, metric_).value_or(unknown);
-      for (std::vector<double>& rung : losses) rung[s] -= theirs;
+      for (std::vector<double>& rung : losses)
+        if (std::isfinite(rung[s])) rung[s] -= theirs;  // a divergence stays one, whatever fp32 did
     }
     return losses;
   }

@@ -20,18 +20,17 @@ struct Effect {
   std::string axis;
   std::string value;
   std::string reference;
-  std::string group;             // "value, ...": those of the axes in Contrast::by
-  double reference_gap = 0;      // mean gap of the reference over the same settings and seeds
-  double noise_floor = unknown;  // SD of bf16 - fp32 on this task
-  size_t family = 0;             // comparisons whose intervals hold together
-  size_t settings = 0;           // pairs compared; pairs in which the axis is dead are left out
-  size_t rates_differ = 0;       // of the settings: those whose two sides were tuned to different values
+  std::string group;               // "value, ...": those of the axes in Contrast::by
+  double reference_gap = unknown;  // mean gap of the reference over the same settings and seeds
+  double noise_floor = unknown;    // SD of bf16 - fp32 on this task
+  size_t family = 0;               // comparisons whose intervals hold together
+  size_t settings = 0;             // pairs compared; pairs in which the axis is dead are left out
+  size_t rates_differ = 0;         // of the settings: those whose two sides were tuned to different values
   std::optional<std::pair<double, double>> products;  // quantised in a step, where the two sides' numbers are not equal
   Comparison comparison;                              // negative: the value lowers the loss
-  double low_decile = 0;                              // of the settings' mean differences
-  double high_decile = 0;
-  double same_sign = 0;   // share of settings whose mean difference has the sign of the average
-  bool weighted = false;  // Hajek means of an importance sample instead of pairs
+  double low_decile = unknown, high_decile = unknown;  // of the settings' mean differences
+  double same_sign = unknown;  // share of settings whose mean difference has the sign of the average
+  bool weighted = false;       // Hajek means of an importance sample instead of pairs
   // Of an importance sample: configurations with the reference's value, and those of either value of which a run
   // diverged. The means leave these out; the larger share of them wins nothing.
   struct Sample {

@@ -238,7 +238,7 @@ std::optional<Interval> sample_interval(std::vector<double> values, size_t sampl
 Predicted predict(const LawStudy& study, const std::string& recipe, double n, double d) {
   constexpr double most = 10;
   const auto is_too_far = [](double x, const Interval& fitted) {
-    return x > most * fitted.high || x < fitted.low / most;
+    return !(x <= most * fitted.high && x >= fitted.low / most);  // NaN is nowhere near
   };
   if (is_too_far(n, study.n) || is_too_far(d, study.d))
     throw Error(

@@ -9,6 +9,7 @@
 #include <numbers>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "src/text/error.h"
 #include "sweeps/judge/front_extras.h"
@@ -148,19 +149,24 @@ class ContextJudge {
   // typical (median) SD.
   void gather_candidates(const std::vector<double>& x) {
     std::vector<Summary> differences(front_.points.size());
-    std::vector<double> spreads;
-    const FrontPoint* leader = nullptr;
+    std::vector<double> spreads, compared;  // the latter with the steps of the front, each against the one before it
+    const FrontPoint *leader = nullptr, *before = nullptr;
     for (size_t i = 0, next = 0; i < front_.points.size(); ++i) {
       // Points are sorted by x: everything with an x not above this one's may lead it.
       for (; next < front_.points.size() && !(front_.points[next].x > front_.points[i].x); ++next) {
-        if (front_.points[next].on_front) leader = &front_.points[next];
+        if (front_.points[next].on_front) before = std::exchange(leader, &front_.points[next]);
       }
       if (std::isnan(x[i]) || leader == nullptr) continue;
-      differences[i] = summarise(paired(*front_.points[i].config, *leader->config, false));
-      if (leader != &front_.points[i] && differences[i].n >= 2) spreads.push_back(differences[i].sd);
+      const FrontPoint& point = front_.points[i];
+      const FrontPoint* const rival = leader == &point ? before : leader;
+      if (rival == nullptr) continue;
+      differences[i] = summarise(paired(*point.config, *rival->config, false));
+      if (differences[i].n < 2) continue;
+      if (rival == leader) spreads.push_back(differences[i].sd);
+      if (point.config->in_plan || rival->config->in_plan) compared.push_back(differences[i].sd);
     }
     const double typical = spreads.empty() ? 0 : quantile(spreads, 0.5);
-    if (!spreads.empty()) front_.paired_sd = typical;
+    if (!compared.empty()) front_.paired_sd = quantile(compared, 0.5);
     front_.detectable = detectable_effect(front_.seeds) * front_.paired_sd;
     std::vector<size_t> candidates;
     for (size_t i = 0; i < front_.points.size(); ++i) {
@@ -243,6 +249,7 @@ class ContextJudge {
         point.detectable = detectable_effect(*d.interval, d.mean, d.low_at.error, d.high_at.error, d.n);
       if (fp32 == judged.end()) continue;
       point.raced_gap = race_difference(racers, rules, i, static_cast<size_t>(fp32 - judged.begin()));
+      if (&point == *fp32) point.raced_gap.mean = point.raced_gap.sd = 0, point.raced_gap.interval = Interval{};
       point.rung = &point.config->rung(point.raced_gap.mean_at.mine);
     }
     std::vector<double> spreads, detectable;
@@ -254,7 +261,14 @@ class ContextJudge {
     front_.paired_sd = quantile(spreads, 0.5);
     front_.detectable = quantile(detectable, 0.5);
     // The noise floor is taken from the same seeds.
-    if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, true, y_.metric));
+    front_.noise_floor = noise_floor(true);
+  }
+
+  // The spread of bf16 - fp32, which one seed does not have.
+  std::optional<Summary> noise_floor(bool confirm) const {
+    if (bf16_ == nullptr) return std::nullopt;
+    const Summary gaps = summarise(results_.gaps(*bf16_, confirm, y_.metric));
+    return gaps.n >= 2 ? std::optional(gaps) : std::nullopt;
   }
 
   // Levels of cost are told apart by overheads (RaceRules::cost_doubt). Seconds, joules and dollars stand for the
@@ -277,7 +291,7 @@ class ContextJudge {
       if (front_.description.empty() && point.config->in_plan) front_.description = description(*point.config);
     }
     if (front_.description.empty()) front_.description = front_.task;
-    if (bf16_ != nullptr) front_.noise_floor = summarise(results_.gaps(*bf16_, false, y_.metric));
+    front_.noise_floor = noise_floor(false);
     std::optional<double> gap;
     if (mxfp4 != nullptr) gap = summarise(results_.all_gaps(*mxfp4, y_.metric)).mean;
     const auto& race = results_.grid().race;

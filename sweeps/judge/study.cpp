@@ -383,13 +383,13 @@ std::string study_csv(const StudyResult& result) {
   const auto end = [](const Comparison& c, double Interval::*which) {
     return c.interval ? fmt::format("{:.6g}", (*c.interval).*which) : std::string();
   };
+  const auto known = [](double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : ""; };
   for (const StudyEffect& effect : result.effects) {
     const Comparison& c = effect.comparison;
-    out += fmt::format("{},{},{},{},{:.6g},{},{},{},{:.6g},{},{},{},{},{}\n", csv_field(effect.group),
-                       csv_field(effect.name), effect.task, c.summary.n, c.summary.mean, end(c, &Interval::low),
-                       end(c, &Interval::high), std::isfinite(c.detectable) ? fmt::format("{:.6g}", c.detectable) : "",
-                       c.delta, word(c.verdict), reason(effect), effect.rates_differ ? "differ" : "equal", c.diverged,
-                       c.rival_diverged);
+    out += fmt::format("{},{},{},{},{},{},{},{},{:.6g},{},{},{},{},{}\n", csv_field(effect.group),
+                       csv_field(effect.name), effect.task, c.summary.n, known(c.summary.n > 0 ? c.summary.mean : NAN),
+                       end(c, &Interval::low), end(c, &Interval::high), known(c.detectable), c.delta, word(c.verdict),
+                       reason(effect), effect.rates_differ ? "differ" : "equal", c.diverged, c.rival_diverged);
   }
   return out;
 }

@@ -107,9 +107,13 @@ function paint_against() {
   ];
   fill(
     by_id('against-lists'),
-    names('On the front in both', both),
-    names(`On the front only in ${name}`, joined),
-    names('On the front only here', left),
+    both.length + joined.length + left.length // none of either: no race has put any there
+      ? [
+          names('On the front in both', both),
+          names(`On the front only in ${name}`, joined),
+          names('On the front only here', left),
+        ]
+      : [],
   );
 }
 

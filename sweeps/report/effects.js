@@ -11,9 +11,9 @@ function effect_groups(task) {
     const {axis: name, reference} = row;
     if (row.task !== task) continue;
     if (!groups.has(name)) groups.set(name, {name, label: model.axis(name)?.label ?? name, reference, rows: []});
-    if (row.value !== groups.get(name).reference) groups.get(name).rows.push(row);
+    if (row.value !== groups.get(name).reference && Number.isFinite(row.mean)) groups.get(name).rows.push(row);
   }
-  const list = [...groups.values()].filter((group) => group.rows.some((row) => Number.isFinite(row.mean)));
+  const list = [...groups.values()].filter((group) => group.rows.length);
   for (const group of list) {
     group.size = Math.max(0, ...group.rows.map((row) => row.mean)) - Math.min(0, ...group.rows.map((row) => row.mean));
     group.rows.sort((a, b) => a.mean - b.mean);

@@ -102,6 +102,13 @@ function interval_text(column, mean, low, high) {
   return `${value_text(column, mean)} [${value_text(column, low)}, ${value_text(column, high)}]`;
 }
 
+// " ± half" of an interval about the mean, " [low, high]" of one that leans to a side, as a race's may; '' of none.
+function spread_text(text, mean, low, high) {
+  if (!Number.isFinite(low) || !Number.isFinite(high)) return '';
+  const leans = Math.abs(low + high - 2 * mean) > 0.02 * (high - low);
+  return leans ? ` [${text(low)}, ${text(high)}]` : ` ± ${text((high - low) / 2)}`;
+}
+
 function column_title(column) {
   const unit = column.unit === 'share' ? '%' : column.unit;
   return unit ? `${column.label} (${unit})` : column.label;

@@ -81,9 +81,7 @@ function front_entry(point, rank = 0, tied = []) {
         h(
           'span.entry-value',
           value_text(y, y.mean[point]),
-          Number.isFinite(y.low?.[point])
-            ? h('span.quiet', ` ± ${value_text(y, (y.high[point] - y.low[point]) / 2, 2)}`)
-            : null,
+          h('span.quiet', spread_text((v) => value_text(y, v, 2), y.mean[point], y.low?.[point], y.high?.[point])),
         ),
         pin_letter(point) ? h('span.letter', pin_letter(point)) : null,
       ),

@@ -64,9 +64,7 @@ function paint_answer_table() {
   const cell = (i) => {
     if (i === undefined) return h('td.number.quiet', '–');
     const value = even_text(y, y.mean[i], largest);
-    const spread = Number.isFinite(y.low?.[i])
-      ? h('span.quiet', ` ± ${even_text(y, (y.high[i] - y.low[i]) / 2, largest)}`)
-      : null;
+    const spread = h('span.quiet', spread_text((v) => even_text(y, v, largest), y.mean[i], y.low?.[i], y.high?.[i]));
     return h('td.number', y.mean[i] === y.mean[best] ? h('b', value) : value, spread);
   };
   fill(
@@ -157,7 +155,7 @@ function paint_summary() {
       .sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
     cards.push(
       card(
-        from === 'front' ? 'What the front costs' : 'What the best candidates cost',
+        (from === 'front' ? 'What the front costs' : 'What the best candidates cost') + (others.length ? ', baselines aside' : ''),
         own.length > 1
           ? `${value_text(x, x.mean[own[0]])} to ${value_text(x, x.mean[own.at(-1)])}`
           : value_text(x, x.mean[own[0]]),

@@ -50,9 +50,7 @@ function table_columns() {
           get: (row) => column.mean[row],
           text: (row) => mean_text(column, row),
           extra: (row) =>
-            Number.isFinite(column.low[row]) && Number.isFinite(column.high[row])
-              ? `± ${value_text(column, (column.high[row] - column.low[row]) / 2, 2)}`
-              : '',
+            spread_text((v) => value_text(column, v, 2), column.mean[row], column.low[row], column.high[row]).trim(),
         },
         {key: column.name + '_low', hidden: true, get: (row) => column.low[row]},
         {key: column.name + '_high', hidden: true, get: (row) => column.high[row]},

@@ -1,5 +1,7 @@
 """Has every function of the package a command whose bytes it equals? A function that is added fails until it has one."""
+import contextlib
 import inspect
+import io
 import json
 import pathlib
 import re
@@ -116,7 +118,14 @@ class Commands(unittest.TestCase):
         self.assertEqual(mine.check()["rows"], theirs.check()["rows"])
         self.assertEqual(mine.status()["missing"] if "missing" in mine.status() else 0, 0)
         rows = [sorted((r["config_hash"], r["seed"], r["digest"]) for r in s.table().rows()) for s in (mine, theirs)]
-        self.assertEqual(f4.merge([mine.folder, theirs.folder], f"{self.folder}/merged").table().height, len(rows[0]))
+        self.assertEqual(f4.merge([mine, theirs.folder], f"{self.folder}/merged").table().height, len(rows[0]))
+        self.assertEqual(mine.table(weights={"sr": 2}), mine.table(weight={"sr": 2}))
+        with self.assertRaisesRegex(f4.Error, "GRID: .*int64"):
+            f4.sweep({**GRID, "seeds": np.int64(1)}, out=mine)
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(f4.sweep(GRID, dry_run=True).folder, GRID["name"] + ".sweep")
+            self.assertEqual(f4.sweep("tiny.json", fixed={"train.lr": 0.01}, dry_run=True).folder, GRID["name"] + ".fixed.sweep")
+        self.assertIn("to do", said.getvalue())
         return rows
 
     def table(self):

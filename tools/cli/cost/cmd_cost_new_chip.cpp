@@ -35,6 +35,7 @@ void run_new_chip(NewChipArguments o) {
       throw Error("--rate '" + word + "': expected FORMAT=RATE, such as bf16=2250TFLOP/s");
     const std::string format = word.substr(0, equals);
     accepted_index("--rate", format, cost::format_classes());
+    if (!o.by_format[format].empty()) throw Error("--rate '" + word + "': the rate of " + format + " is said twice");
     o.by_format[format] = word.substr(equals + 1);
   }
   for (const auto& [format, text] : o.by_format)

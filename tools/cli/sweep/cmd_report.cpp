@@ -90,6 +90,7 @@ void watch_report(const ReportOptions& o, const Invocation& invocation) {
 }
 
 void run_report(ReportOptions& o, const Invocation& invocation) {
+  o.front.x = sweeps::cost_word(o.front.x);
   if (o.out.empty()) {
     const std::filesystem::path folder = std::filesystem::absolute(o.view.folder + "/.").parent_path();
     o.out = folder.stem().string() + ".html";

@@ -111,11 +111,13 @@ void run_serve(ServeOptions o, Invocation& invocation) {
 void command_serve(CLI::App& app, Invocation& invocation) {
   auto o = std::make_shared<ServeOptions>();
   option(app, "SERVICE FILE", o->file, "JSON file: members, instances, targets, arrivals")->required();
-  option(app, "--policies POLICY,..", o->policies, "Rows of `fp4sim list serving`; left out: all");
-  defaulted(app, "--seeds", o->seeds, "Traces for each policy; the same for all")->check(CLI::Range(1, 10000));
-  defaulted(app, "--first-seed", o->first_seed, "Of the traces");
   CLI::Option* votes =
       app.add_flag("--votes", o->votes, "No service: what the first 1, 2, .. members of each group answer together");
+  option(app, "--policies POLICY,..", o->policies, "Rows of `fp4sim list serving`; left out: all")->excludes(votes);
+  defaulted(app, "--seeds", o->seeds, "Traces for each policy; the same for all")
+      ->check(CLI::Range(1, 10000))
+      ->excludes(votes);
+  defaulted(app, "--first-seed", o->first_seed, "Of the traces")->excludes(votes);
   option(app, "--requests FILE", o->requests, "CSV with every request of the first trace")->excludes(votes);
   option(app, "-o,--out FILE", o->page, "A page of charts: cost against accuracy, latency percentiles, targets met");
   add_force_option(app, o->force);

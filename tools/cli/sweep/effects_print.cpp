@@ -24,18 +24,21 @@ bool same_table(const Effect& a, const Effect& b) {
 std::vector<std::string> effect_row(const Effect& effect, bool grouped) {
   const sweeps::Comparison& comparison = effect.comparison;
   const double mean = comparison.summary.mean;
+  const auto known = [](const char* form, double value) {
+    return std::isnan(value) ? "" : fmt::format(fmt::runtime(form), value);
+  };
   std::vector<std::string> row;
   if (grouped) row.push_back(effect.group);
   row.push_back(effect.value);
-  if (grouped) row.push_back(fmt::format("{:.3g}", effect.reference_gap));
-  row.push_back(fmt::format("{:+.2g}", mean));
+  if (grouped) row.push_back(known("{:.3g}", effect.reference_gap));
+  row.push_back(known("{:+.2g}", comparison.summary.n == 0 ? NAN : mean));
   row.push_back(comparison.interval ? fmt::format("+-{:.2g}", comparison.interval->high - mean) : "");
   row.push_back(std::isfinite(comparison.detectable) ? fmt::format("{:.2g}", comparison.detectable) : "");
-  if (!grouped)
-    row.push_back(effect.weighted ? "" : fmt::format("{:+.1g}..{:+.1g}", effect.low_decile, effect.high_decile));
-  row.push_back(effect.weighted ? std::to_string(effect.settings)
-                                : fmt::format("{:.0f}% of {}", 100 * effect.same_sign, effect.settings));
+  if (!grouped) row.push_back(known("{:+.1g}..", effect.low_decile) + known("{:+.1g}", effect.high_decile));
+  row.push_back(known("{:.0f}% of ", 100 * effect.same_sign) + std::to_string(effect.settings));
   row.push_back(std::string(word(comparison.verdict)) + (effect.rates_differ > 0 ? ", rates differ" : ""));
+  if (comparison.diverged + comparison.rival_diverged > 0)
+    row.back() += fmt::format(", {} against {} diverged", comparison.diverged, comparison.rival_diverged);
   return row;
 }
 
@@ -57,12 +60,13 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
     const auto products = effect.products.value_or(std::pair<double, double>(NAN, NAN));
     constexpr auto low = &sweeps::Interval::low, high = &sweeps::Interval::high;
     sweeps::add_cells(table.rows.emplace_back(), effect.task, effect.axis, effect.value, effect.reference, effect.group,
-                      comparison.summary.mean, end(held, low), end(held, high), finite(comparison.detectable),
-                      finite(effect.noise_floor), comparison.delta, word(comparison.verdict), effect.family,
-                      comparison.summary.n, comparison.summary.sd, end(raw, low), end(raw, high), effect.reference_gap,
-                      effect.settings, comparison.diverged, comparison.rival_diverged, effect.rates_differ,
-                      effect.low_decile, effect.high_decile, effect.same_sign, effect.weighted, finite(products.first),
-                      finite(products.second));
+                      finite(comparison.summary.n > 0 ? comparison.summary.mean : NAN), end(held, low), end(held, high),
+                      finite(comparison.detectable), finite(effect.noise_floor), comparison.delta,
+                      word(comparison.verdict), effect.family, comparison.summary.n,
+                      finite(comparison.summary.n > 1 ? comparison.summary.sd : NAN), end(raw, low), end(raw, high),
+                      finite(effect.reference_gap), effect.settings, comparison.diverged, comparison.rival_diverged,
+                      effect.rates_differ, finite(effect.low_decile), finite(effect.high_decile),
+                      finite(effect.same_sign), effect.weighted, finite(products.first), finite(products.second));
   }
   return table;
 }

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "src/text/words.h"
+#include "tools/cli/cost/cost_options.h"
 #include "tools/cli/options.h"
 #include "tools/cli/sweep/front_print.h"
 #include "tools/cli/sweep/sweep_view.h"
@@ -31,8 +32,8 @@ std::string short_percent(double share) {
 std::string price_text(const std::string& column, double value, bool named) {
   if (column == "overhead") return short_percent(value) + (named ? " overhead" : "");
   if (column == "quantisation_overhead") return short_percent(value) + (named ? " quantisation overhead" : "");
-  if (column == "step_time_s") return fmt::format("{:.3g} ms{}", 1e3 * value, named ? " a step" : "");
-  if (column == "energy_j") return fmt::format("{:.3g} J{}", value, named ? " a step" : "");
+  if (column == "step_time_s") return format_seconds(value) + (named ? " a step" : "");
+  if (column == "energy_j") return fmt::format("{:.4g} J{}", value, named ? " a step" : "");
   if (column == "price") return fmt::format("{:.3g} USD{}", value, named ? " a step" : "");
   return fmt::format("{:.3g} {}", value, column);
 }
@@ -51,7 +52,7 @@ std::string short_setting(const sweeps::Results& results, const sweeps::ConfigRe
 
 std::string loss_text(double loss) { return fmt::format("{:.2g}", loss); }
 
-// Whether a mean loss is told apart from 0: by its interval; where three seeds have not made one, bf16's noise counts.
+// Whether a mean loss is told apart from 0: by its interval; where two seeds have not made one, bf16's noise counts.
 bool is_noise(const ContextFront& front, double mean, const std::optional<sweeps::Interval>& interval) {
   if (interval) return interval->low <= 0 && interval->high >= 0;
   return front.noise_floor && std::fabs(mean) <= front.noise_floor->sd;
@@ -110,8 +111,8 @@ std::string losers_text(const ContextFront& front, const sweeps::FrontOptions& o
     const std::string value = one_difference(*point.config, *step->config);
     const bool paired = front.raced && point.difference.n > 0;
     const double more = paired ? point.difference.mean : point.y.mean - step->y.mean;
-    const std::optional<sweeps::Interval> none, &interval = paired ? point.difference.interval : none;
-    if (!value.empty() && more > 0 && !is_noise(front, more, interval)) losers.emplace_back(more, value, point.status);
+    const bool is_told = paired ? !is_noise(front, more, point.difference.interval) : more > front.detectable;
+    if (!value.empty() && more > 0 && is_told) losers.emplace_back(more, value, point.status);
   }
   if (losers.empty() || losers.size() > most || !options.y.ends_with("gap")) return "";
   std::sort(losers.begin(), losers.end(),
@@ -158,7 +159,7 @@ std::string front_answer(const sweeps::Results& results, const ContextFront& fro
   if (steps.size() > 1) std::erase_if(steps, is_fp32);
   std::string text;
   for (size_t k = 0; k < steps.size(); ++k) {
-    if (steps.size() > 4 && k >= 2 && k + 2 < steps.size()) {
+    if (steps.size() > 5 && k >= 2 && k + 2 < steps.size()) {
       if (k == 2) text += fmt::format(", {} more steps", steps.size() - 4);
       continue;
     }

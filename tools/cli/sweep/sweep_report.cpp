@@ -166,10 +166,10 @@ ReportEffect effect_of(const sweeps::Effect& effect) {
           .axis = effect.axis,
           .value = effect.value,
           .reference = effect.reference,
-          .effect = estimate(effect.comparison.summary.mean, effect.comparison.interval),
-          .q10 = effect.weighted ? report_unknown : effect.low_decile,
-          .q90 = effect.weighted ? report_unknown : effect.high_decile,
-          .share = effect.weighted ? report_unknown : effect.same_sign,
+          .effect = estimate(effect.comparison),
+          .q10 = effect.low_decile,
+          .q90 = effect.high_decile,
+          .share = effect.same_sign,
           .verdict = std::string(word(effect.comparison.verdict)) + (effect.rates_differ > 0 ? ", rates differ" : "")};
 }
 
@@ -198,6 +198,9 @@ ReportEstimate estimate(double mean, const std::optional<sweeps::Interval>& inte
 }
 ReportEstimate estimate(const sweeps::Summary& summary) {
   return summary.n == 0 ? ReportEstimate{} : estimate(summary.mean, summary.interval);
+}
+ReportEstimate estimate(const sweeps::Comparison& comparison) {
+  return comparison.summary.n == 0 ? ReportEstimate{} : estimate(comparison.summary.mean, comparison.interval);
 }
 
 std::string reproduce_command(const sweeps::ConfigRecord& record) {
@@ -234,7 +237,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   for (const sweeps::ContextFront& front : fronts)
     input.answers.push_back({front.description, front_answer(results, front, options, input.workload)});
   input.notes = notes_of(view, fronts);
-  input.x = sweeps::cost_word(options.x);
+  input.x = options.x;
   input.y = options.y;
   for (size_t i = 0; i < results.axes().size(); ++i) {
     ReportAxis axis{.name = results.axes()[i], .doc = {}, .reference = {}};

@@ -1,11 +1,12 @@
 """The commands of fp4sim as functions. Each runs the program, so its words, its numbers and its messages are the command
 line's; further options go by keyword, with _ for -: pareto(folder, delta=0.01, no_effects=True)."""
+import contextlib
 import json
 import os
 import tempfile
 
 from ._checks import path, word
-from ._core import Error
+from ._core import Error, json_of
 from ._program import read, recipes, run, words_of_options
 from ._results import Effects, Front, Picture, Result, Table
 from ._words import Spec
@@ -243,7 +244,10 @@ class Sweep:
     """The folder of a sweep: sweep(grid, out=folder) runs one, Sweep(folder) opens it."""
 
     def __init__(self, folder):
-        self.folder = os.fspath(folder)
+        self.folder = path(folder, "DIR")
+
+    def __fspath__(self):
+        return self.folder
 
     def __repr__(self):
         from ._results import short
@@ -257,7 +261,7 @@ class Sweep:
         where: conditions such as "task=lm"; sort: columns, "-COLUMN" for falling.
         """
         return table(self.folder, where=_list(where), sort=",".join(_list(sort)) or None, group=grouped,
-                     references=references, hardware=hardware or None, model=model or None, weight=list(weights), **options)
+                     references=references, hardware=hardware or None, model=model or None, weight=weights or None, **options)
 
     def front(self, **options) -> Front:
         """Its Pareto front: pareto(folder, ..)."""
@@ -273,7 +277,7 @@ class Sweep:
 
     def status(self, **options) -> Result:
         """What is done, what is missing, what contradicts itself."""
-        return _of(Result, ["sweep", "status", self.folder], options)
+        return _of(Result, ["sweep", "status", self.folder], options, accepted=(0, 1))  # 1: --complete says it is not
 
     def check(self, **options) -> Result:
         """Compares every row with its hash."""
@@ -289,22 +293,25 @@ def sweep(grid, out=None, *, progress: bool = True, **options) -> Sweep:
     """Runs what a grid asks for and its folder lacks; Ctrl-C keeps what is done, and the next call goes on.
 
     grid  a .json file, the name of a built-in grid, or a dict as such a file holds it
-    out   the folder; None: NAME.sweep
+    out   the folder; None: NAME.sweep, NAME.fixed.sweep with fixed=
+    dry_run=True prints what there is to do, and runs nothing.
     """
     with tempfile.TemporaryDirectory() as place:
+        file = os.path.join(place, "grid.json") if isinstance(grid, dict) else path(grid, "GRID")
         if isinstance(grid, dict):
-            name = str(grid.get("name") or "grid")
-            file = os.path.join(place, name.replace("/", "_") + ".json")
             with open(file, "w") as f:
-                json.dump(grid, f)
-        else:
-            file, name = path(grid, "GRID"), os.path.splitext(os.path.basename(path(grid, "GRID")))[0]
-        folder = name + ".sweep" if out is None else path(out, "--out")
-        run(["sweep", "run", file, "--out", folder, *words_of_options({"quiet": not progress, **options})], progress=progress)
-    return Sweep(folder)
+                f.write(json_of(grid, "GRID"))
+        said = run(["sweep", "run", file, *words_of_options({"out": out, "quiet": not progress, **options})], progress=progress)
+        if options.get("dry_run"):
+            print(said, end="")
+        if out is None:
+            with contextlib.suppress(FileNotFoundError), open(file) as f:  # a built-in grid has no file
+                file = json.load(f)["name"]
+            out = file + (".fixed.sweep" if options.get("fixed") else ".sweep")
+    return Sweep(out)
 
 
 def merge(folders, out) -> Sweep:
     """Puts the folders of shards together: `fp4sim sweep merge`."""
-    run(["sweep", "merge", *map(str, _list(folders)), "--out", path(out, "--out")])
+    run(["sweep", "merge", *(path(folder, "DIR") for folder in _list(folders)), "--out", path(out, "--out")])
     return Sweep(path(out, "--out"))

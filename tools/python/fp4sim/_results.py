@@ -129,8 +129,9 @@ class Result(dict):
 
     @property
     def table(self) -> Table:
-        """The rows of the result."""
-        return Table.of(self.get(self.rows_in) or [])
+        """The rows of the result; of a result without them its first list of objects."""
+        lists = (value for value in self.values() if isinstance(value, list) and value and isinstance(value[0], dict))
+        return Table.of(self.get(self.rows_in) or next(lists, []))
 
     def _line(self):
         rows = self.get(self.rows_in)
@@ -153,11 +154,12 @@ class Result(dict):
         return self._shown()._repr_html_()
 
 
-UNITS = {"overhead": "overhead [share of a bf16 step]", "quantisation_overhead": "quantisation overhead [share of a bf16 step]",
+UNITS = {"overhead": "overhead [share of an ideal FP4 step]",
+         "quantisation_overhead": "quantisation overhead [share of the step with free quantisation]",
          "step_time_s": "step time [s]", "energy_j": "energy of a step [J]", "energy": "energy of a step [J]",
-         "price": "price of a step [USD]", "points": "points of the cost model", "loss_gap": "loss gap to fp32 [nats]",
-         "loss_hp_gap": "loss gap to fp32, forward in high precision [nats]", "loss": "validation loss [nats]",
-         "loss_hp": "validation loss, forward in high precision [nats]"}
+         "price": "price of a step [USD]", "points": "points of the cost model", "loss_gap": "loss gap to fp32",
+         "loss_hp_gap": "loss gap to fp32, forward in high precision", "loss": "validation loss",
+         "loss_hp": "validation loss, forward in high precision"}
 
 
 class Front(Result):
