@@ -6,7 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "fp4/gemm.h"
 #include "sim/engine/scale_terms.h"
 #include "src/arith/known_words.h"
 

@@ -1,6 +1,5 @@
 #include "sim/engine/watched_weights.h"
 
-#include <algorithm>
 #include <array>
 
 #include "src/text/error.h"

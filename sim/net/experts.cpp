@@ -2,7 +2,6 @@
 #include "sim/net/experts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "fp4/elementary.h"

@@ -2,7 +2,6 @@
 #include "sim/tape/ops.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "fp4/elementary.h"

@@ -1,6 +1,5 @@
 // JSON of accumulators, operands and products: the part of spec_text.h above a single operand's QuantSpec.
 #include "src/arith/spec_text.h"
-#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

@@ -1,6 +1,5 @@
 #include "src/arith/product_epilogue.h"
 
-#include "src/text/json_reader.h"
 #include "src/text/named_rows.h"
 
 namespace fp4 {

@@ -14,7 +14,6 @@
 #endif
 
 #include "src/text/byte_source.h"
-#include "src/text/error.h"
 
 namespace fp4 {
 namespace {

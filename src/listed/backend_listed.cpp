@@ -1,7 +1,6 @@
 #include "src/listed/backend_listed.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>

@@ -1,7 +1,6 @@
 #include "src/listed/listed_lanes.h"
 
 #include <cstring>
-#include <limits>
 
 #include "fp4/bits.h"
 

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string_view>
 
-#include "src/arith/known_words.h"
 #include "src/model/keep_rules.h"
 #include "src/text/error.h"
 #include "src/text/version.h"

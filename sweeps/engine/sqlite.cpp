@@ -1,8 +1,6 @@
 // Error texts of SQLite are short and say nothing about the remedy; the common ones are told here in full.
 #include "sweeps/engine/sqlite.h"
 
-#include "src/text/error.h"
-
 namespace fp4::sweeps {
 
 Database::Database(const std::string& file, int flags, const std::string& name)

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "src/text/error.h"
 #include "src/text/words.h"
 #include "sweeps/engine/store_schema.h"
 

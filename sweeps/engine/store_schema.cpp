@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "src/files/sha256.h"
-#include "src/text/error.h"
 
 namespace fp4::sweeps {
 

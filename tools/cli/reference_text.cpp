@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "src/text/error.h"
 #include "src/text/json_reader.h"
 #include "src/text/words.h"
 #include "tools/cli/reference.h"

@@ -6,7 +6,6 @@
 #include "src/arith/spec_text.h"
 #include "src/gpu/pipeline.h"
 #include "src/text/error.h"
-#include "tools/cli/options.h"
 #include "tools/python/bound_tensor.h"
 
 namespace fp4::python {

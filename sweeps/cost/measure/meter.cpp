@@ -2,8 +2,6 @@
 // and both marks of the window, so the sum of P_i dt_i covers it exactly, however late the thread starts.
 #include "sweeps/cost/measure/meter.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 
 #include "src/arith/spec_text.h"
 #include "src/text/member_json.h"

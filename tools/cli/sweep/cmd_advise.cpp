@@ -19,7 +19,6 @@
 namespace fp4::tools {
 namespace {
 
-using nlohmann::ordered_json;
 using sweeps::Advice;
 using sweeps::AdviceRow;
 using sweeps::TokensFrom;

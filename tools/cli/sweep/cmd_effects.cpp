@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <charconv>
-#include <cmath>
 #include <filesystem>
 
 #include "src/files/output.h"

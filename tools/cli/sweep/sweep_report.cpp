@@ -4,12 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <tuple>
 
 #include "sim/rules/recipe.h"
-#include "src/text/error.h"
 #include "sweeps/cost/adapt.h"
 #include "sweeps/cost/cost.h"
 #include "sweeps/judge/alarms.h"
