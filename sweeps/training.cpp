@@ -21,11 +21,9 @@ namespace {
 // Products with an operand of another format than fp32, bf16 and fp16.
 double quantised_count(const sim::History& history) {
   double count = 0;
-  for (const sim::PrecisionCounts& counts : history.products) {
-    for (const auto& [words, n] : counts) {
+  for (const sim::PrecisionCounts& counts : history.products)
+    for (const auto& [words, n] : counts)
       if (words != "fp32" && words != "bf16" && words != "fp16") count += static_cast<double>(n);
-    }
-  }
   return count;
 }
 

@@ -207,13 +207,12 @@ void Phases::end_step(int step, const std::function<void(const TraceRow&)>* trac
 
 std::array<PrecisionCounts, 3> Phases::products() const {
   std::array<PrecisionCounts, 3> counts = earlier_;
-  for (const Layer& l : layers_) {
+  for (const Layer& l : layers_)
     for (size_t gemm = 0; gemm < counts.size(); ++gemm) {
       const LayerProduct& p = l.products[gemm];
       if (p.count == 0) continue;
       counts[gemm][precision_of(p.spec)] += p.count;
     }
-  }
   return counts;
 }
 

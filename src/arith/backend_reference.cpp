@@ -38,11 +38,9 @@ MatrixView transformed(const MatrixView& x, const HadamardSpec& h, RandomPlace s
 // Over finite elements; NaN where there is one and it counts.
 float measured_amax(const Quantizer& q, const MatrixView& x, int64_t row, int64_t rows, int64_t col, int64_t cols) {
   const BlockView all = {x.data + row * x.row_stride + col * x.col_stride, x.row_stride, x.col_stride, rows, cols, 0};
-  for (int64_t r = 0; r < rows && q.nonfinite == Nonfinite::tensor_nan; ++r) {
-    for (int64_t c = 0; c < cols; ++c) {
+  for (int64_t r = 0; r < rows && q.nonfinite == Nonfinite::tensor_nan; ++r)
+    for (int64_t c = 0; c < cols; ++c)
       if (is_nan(all.at(r, c))) return float_of(canonical_nan_bits);
-    }
-  }
   return q.input(block_maximum(all).amax);
 }
 
@@ -63,12 +61,11 @@ std::vector<TensorFactor> tensor_factors(const QuantizeCall& call, const Quantiz
     for (int64_t r = 0; r < x.rows; ++r) factors.push_back(factor(measured_amax(q, x, r, 1, 0, x.cols)));
   } else if (q.tensor_scale == TensorScale::outer128) {
     factors.clear();
-    for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t r = 0; r < x.rows; ++r)
       for (int64_t c = 0; c < x.cols; c += outer_scale_width) {
         const int64_t width = std::min<int64_t>(outer_scale_width, x.cols - c);
         factors.push_back(factor(measured_amax(q, x, r, 1, c, width)));
       }
-    }
   } else if (q.tensor_scale == TensorScale::given) {
     factors[0] = factor(0.0f);
   } else if (q.tensor_scale != TensorScale::none) {
@@ -252,9 +249,8 @@ class ReferenceBackend final : public Backend {
     for (int64_t j = 0; j < b.rows; ++j) columns.emplace_back(b, j);
     parallel_for(0, a.rows, 1, options.threads, 1, [&](int64_t i) {
       const DecodedRow row(a, i);
-      for (int64_t j = 0; j < b.rows; ++j) {
+      for (int64_t j = 0; j < b.rows; ++j)
         c[i * c_stride + j] = gemm_output(options.accumulator, row, columns[static_cast<size_t>(j)], a.cols, finish);
-      }
     });
   }
 

@@ -214,12 +214,10 @@ double number_from_text(std::string_view text, const std::string& place) {
     if (!v) throw Error(place + ": " + shown(std::string(text)) + " is not a number; accepted: 0.75, 1e-3, 2^-6, 1/6");
     return *v;
   };
-  if (const auto caret = text.find('^'); caret != std::string_view::npos) {
+  if (const auto caret = text.find('^'); caret != std::string_view::npos)
     return std::pow(plain(text.substr(0, caret)), plain(text.substr(caret + 1)));
-  }
-  if (const auto slash = text.find('/'); slash != std::string_view::npos) {
+  if (const auto slash = text.find('/'); slash != std::string_view::npos)
     return plain(text.substr(0, slash)) / plain(text.substr(slash + 1));
-  }
   return plain(text);
 }
 

@@ -38,10 +38,9 @@ void check_spec(const QuantSpec& spec, int64_t k) {
   if (const std::string reason = invalid_reason(spec); !reason.empty()) throw Error("spec: " + reason);
   const bool blocked =
       spec.has_scale() && (spec.block.kind == BlockKind::vector || spec.block.kind == BlockKind::square);
-  if (blocked && spec.ragged == Ragged::refuse && k % spec.block.size != 0) {
+  if (blocked && spec.ragged == Ragged::refuse && k % spec.block.size != 0)
     throw Error("spec: ragged=refuse, but K = " + std::to_string(k) + " is not a multiple of the block " +
                 std::to_string(spec.block.size));
-  }
 }
 
 void check_accumulator(const Accumulator& row, const QuantSpec& a, const QuantSpec& b) {
@@ -173,9 +172,8 @@ Quantized plainly_decoded(Quantized q) {
 
 void Dispatcher::gemm(const Quantized& a, const Quantized& b, const GemmOptions& options, float* c,
                       int64_t c_stride) const {
-  if (a.cols != b.cols) {
+  if (a.cols != b.cols)
     throw Error("gemm: A has K = " + std::to_string(a.cols) + ", B has K = " + std::to_string(b.cols));
-  }
   check_accumulator(options.accumulator, a.spec, b.spec);
   if (options.factor != ProductFactor::tensor_scales) return multiply_by_amaxes(a, b, options, c, c_stride);
   if (name_ != "reference" && multiply_unscaled(a, b, options, c, c_stride)) return;

@@ -149,13 +149,12 @@ std::string computed_signature() {
       add_product(digest, operands, accumulator_from(name, "signature"), {});
   }
   for (const int size : hadamard_cases) {
-    for (const char* signs : sign_cases) {
+    for (const char* signs : sign_cases)
       for (const char* normalise : {"sqrt", "fold"}) {
         HadamardSpec h;
         set_hadamard(h, {{"size", size}, {"signs", signs}, {"normalise", normalise}}, "signature");
         add_product(digest, Operands(tame, "mxfp4", h), fp32_block, h);
       }
-    }
   }
   for (const std::string& estimator : split(estimator_cases, ' ')) {
     for (const std::string& scale_gradient : split(scale_gradient_cases, ' ')) {

@@ -52,9 +52,8 @@ void require_shape(const char* function, int64_t rows, int64_t cols) {
   // With no column, or no row, nothing bounds the other number, and loops over it would not end.
   const bool is_empty = rows == 0 || cols == 0;
   const int64_t most = is_empty ? int64_t{1} << 24 : int64_t{1} << 40;
-  if (rows < 0 || cols < 0 || std::max(rows, int64_t{1}) > most / std::max(cols, int64_t{1})) {
+  if (rows < 0 || cols < 0 || std::max(rows, int64_t{1}) > most / std::max(cols, int64_t{1}))
     throw Error(std::string(function) + ": impossible shape " + std::to_string(rows) + " x " + std::to_string(cols));
-  }
 }
 
 int scale_bytes(const QuantSpec& s) { return !s.has_scale() ? 0 : (is_real(s.scale) ? 4 : 1); }

@@ -306,11 +306,9 @@ Elements Simulator::decoded(const Kernel& k, Quantized q) const {
     for (float& v : y) v = rounded_to(c_.epilogue.output, rounded_to(k.output, v));
   if (!k.swap_operand_axis) return bits_of_all(y);
   Elements out(y.size());
-  for (int64_t r = 0; r < q.rows; ++r) {
-    for (int64_t c = 0; c < q.cols; ++c) {
+  for (int64_t r = 0; r < q.rows; ++r)
+    for (int64_t c = 0; c < q.cols; ++c)
       out[static_cast<size_t>(c * q.rows + r)] = bits_of(y[static_cast<size_t>(r * q.cols + c)]);
-    }
-  }
   return out;
 }
 
@@ -402,9 +400,8 @@ std::vector<float> Simulator::product(const Kernel& k, const std::string& accumu
     plain.sum = RealType::fp32;
     const float factor = operand(plain, false).tensor_scale[0] * operand(plain, true).tensor_scale[0];
     const auto largest = static_cast<float>(row_of(real_type_table, k.sum).largest);
-    for (float& v : c) {
+    for (float& v : c)
       v = rounded_to(k.sum, k.sum_saturates && is_finite(v) ? larger(-largest, smaller(largest, v)) : v) * factor;
-    }
   }
   if (!corner_ || cuts(k)) return c;
   std::vector<float> some;

@@ -186,12 +186,11 @@ ProbeVerdict judge_probe(const ProbeSection& section) {
   for (const AccumulatorInfo& info : accumulator_table) {
     if (!takes_section(info.row, section)) continue;
     // As they are, and as units of narrower operands are built of them: other orders, C by an addition of its own.
-    for (const int stride : {1, 2, 4}) {
+    for (const int stride : {1, 2, 4})
       for (const bool adds_c_last : {false, true}) {
         const ProbeModel m = {info.row, stride, false, adds_c_last};
         if (fits(m, section)) ranked.push_back({{m, words_given(s, m, count)}, &info});
       }
-    }
     const ProbeModel plain = {info.row};
     if (words_given(s, plain, s.size(), v.total) < v.total) continue;
     if (v.equals.empty()) v.model = plain;

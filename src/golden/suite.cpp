@@ -43,9 +43,8 @@ void add_formats(Builder& b, int64_t rows, int64_t cols, bool transposes) {
       if (kind.id == InputKind::cancelling) continue;  // of products
       b.add(format, kind.id, rows, cols).with_transpose = transposes && kind.id == InputKind::boundary;
     }
-    for (const char* mode : {"stochastic", "stochastic_midpoint", "stochastic_truncated"}) {
+    for (const char* mode : {"stochastic", "stochastic_midpoint", "stochastic_truncated"})
       b.add(std::string(format) + ",rounding=" + mode, InputKind::boundary, rows, cols);
-    }
   }
 }
 
@@ -74,9 +73,8 @@ std::vector<Case> standard() {
     if (p.spec.element != Element::fp32) b.add(p.name, InputKind::boundary, 48, 256);
   }
   b.add("mxfp4,tensor_scale=current", InputKind::boundary, 48, 256);
-  for (const int bits : {4, 16, 32}) {
+  for (const int bits : {4, 16, 32})
     b.add("mxfp4,rounding=stochastic,random_bits=" + std::to_string(bits), InputKind::boundary, 32, 128);
-  }
   b.add("mxfp4,block=32x32", InputKind::boundary, 100, 160).with_transpose = true;
   b.add("nvfp4,block=16x16", InputKind::gaussian, 100, 160).with_transpose = true;
   for (const int size : hadamard_sizes) {

@@ -115,13 +115,12 @@ class Operand {
     if (exact == code) return true;
     if (!is_finite(x) || x == 0.0f || s == 0.0f) return false;
     const uint32_t sign = exact & element.sign_code();
-    for (const float g : around(factor_.g, ulp_)) {
+    for (const float g : around(factor_.g, ulp_))
       for (const float inverse : around(at_most_largest(1.0f / (s * g)), ulp_)) {
         const Magnitude u = magnitude_or_overflow(magnitude(x) * inverse * spec_.prescale);
         const RoundingDraw how = {quantizer_.rounding, quantizer_.random_bits, draw};
         if ((encode(element, u, is_negative(x), how) | sign) == code) return true;
       }
-    }
     return false;
   }
 

@@ -219,9 +219,8 @@ RecipeFacts facts_of(const Recipe& recipe) {
   facts.layers = policy_facts(recipe.layers);
   facts.loss_scaling = recipe.loss_scaling;
   bool fp32 = true;
-  for (int gemm = 0; gemm < 3; ++gemm) {
+  for (int gemm = 0; gemm < 3; ++gemm)
     fp32 = fp32 && gemm_of(facts, gemm).a.element_bits > 16 && gemm_of(facts, gemm).b.element_bits > 16;
-  }
   if (fp32) facts.high_class = "fp32";
   return facts;
 }

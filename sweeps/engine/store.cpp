@@ -52,9 +52,8 @@ static std::map<std::string, std::string> parse_train_signatures(const Database&
   std::map<std::string, std::string> by_task;
   const Json json = text.empty() ? Json::object() : stored_json(database, text, "train_signatures");
   for (const auto& [task, signature] : json.items()) {
-    if (!json.is_object() || !signature.is_string()) {
+    if (!json.is_object() || !signature.is_string())
       throw store_error(database.name(), "train_signatures: not one text for each task");
-    }
     by_task[task] = signature.get<std::string>();
   }
   return by_task;
@@ -149,10 +148,9 @@ Store Store::open(const fs::path& folder, const Identity& identity, StoreMode mo
   if (version < current_schema) migrate(database);
   handle->writing = true;
   Store store(file, std::move(handle), identity);
-  if (store.meta("signature") == identity.signature) {
+  if (store.meta("signature") == identity.signature)
     store.identity_.train_signatures.merge(
         parse_train_signatures(*store.handle_->database, store.meta("train_signatures")));
-  }
   store.set_meta("signature", identity.signature);
   store.set_meta("train_signatures", store.train_signatures_json());
   store.set_meta("version", identity.version);

@@ -45,9 +45,8 @@ WriterLock::WriterLock(const fs::path& folder) : file_(folder / "sweep.lock") {
   // The holder removes the file when it is done; a lock taken on a removed file protects nothing, so look again.
   for (int attempt = 0; attempt < 100; ++attempt) {
     descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
-    if (descriptor_ < 0) {
+    if (descriptor_ < 0)
       throw store_error(folder, std::string("the folder cannot be written (") + std::strerror(errno) + ")");
-    }
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       std::array<char, 128> holder{};
       const ssize_t size = ::pread(descriptor_, holder.data(), holder.size() - 1, 0);
@@ -92,9 +91,8 @@ void FileWatch::add(const fs::path& file) {
 void FileWatch::check() const {
   for (const Entry& entry : entries_) {
     struct stat status {};
-    if (::stat(entry.file.c_str(), &status) == 0 && status.st_dev == entry.device && status.st_ino == entry.inode) {
+    if (::stat(entry.file.c_str(), &status) == 0 && status.st_dev == entry.device && status.st_ino == entry.inode)
       continue;
-    }
     throw store_error(entry.file,
                       "was deleted, moved or replaced while this sweep was writing to it; runs since then are not "
                       "stored. Put it back or start again: the same command does what is missing");
@@ -125,9 +123,8 @@ void sync_to_disk(const fs::path& path) {
   const int reason = errno;
   ::close(descriptor);
   // File systems that cannot sync a folder say EINVAL.
-  if (failed != 0 && reason != EINVAL) {
+  if (failed != 0 && reason != EINVAL)
     throw store_error(path, std::string("does not reach the disk (") + std::strerror(reason) + ")");
-  }
 }
 
 namespace {

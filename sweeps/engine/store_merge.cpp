@@ -28,10 +28,9 @@ std::string unfit(const HashedTable& table) {
 void check_hashes(Database& database, std::vector<std::string>& damage) {
   for (const HashedTable& table : hashed_tables) {
     Statement row(database, std::string("SELECT ") + table.row + unfit(table));
-    while (row.step()) {
+    while (row.step())
       damage.push_back(std::string(table.table) + ": the row of " + std::string(row.text(0)) +
                        " does not have the hash it was stored with");
-    }
   }
 }
 
@@ -62,9 +61,8 @@ void copy_rows(Database& database, bool is_part) {
 void check_alike(const Store& mine, const Store& other) {
   const std::string name = mine.meta("name");
   const std::string file = other.file().string();
-  if (!name.empty() && name != other.meta("name")) {
+  if (!name.empty() && name != other.meta("name"))
     throw Error(file + ": a store of the sweep '" + other.meta("name") + "', not of '" + name + "'", Error::failed);
-  }
   if (!mine.identity().agrees_with(other.identity())) {
     throw Error(file + ": its runs have another signature than those of " + mine.file().string() +
                     ": the arithmetic or a task changed in between; run the grid again there",
@@ -97,9 +95,8 @@ void Store::absorb(const Store& other) {
   if (!mine.empty() && theirs.empty()) database.execute("DELETE FROM points");
   const bool is_part = !mine.empty() && !theirs.empty();
   set_meta("part", is_part ? joined_parts(mine, theirs) : "");
-  for (const auto& [task, signature] : other.identity_.train_signatures) {
+  for (const auto& [task, signature] : other.identity_.train_signatures)
     identity_.train_signatures.try_emplace(task, signature);
-  }
   set_meta("train_signatures", train_signatures_json());
   // Attached by the name of what was opened (a snapshot where the original could not be), never by SQL text.
   Statement(database, "ATTACH DATABASE ? AS other").bind(1, other.handle_->database->file()).run();

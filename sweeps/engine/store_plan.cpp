@@ -117,17 +117,15 @@ std::vector<PointRecord> Store::points() const {
     check_row(database, row.integer(3) == 1, "points", place);
     const Json labels = stored_json(database, row.text(1), "labels");
     const auto is_text = [](const Json& label) { return label.is_string(); };
-    if (!labels.is_array() || labels.size() != columns || !std::all_of(labels.begin(), labels.end(), is_text)) {
+    if (!labels.is_array() || labels.size() != columns || !std::all_of(labels.begin(), labels.end(), is_text))
       throw store_error(database.name(),
                         place + ": its labels are not one text for each of the " + std::to_string(columns) + " axes");
-    }
     points.push_back({std::string(row.text(0)), labels.get<std::vector<std::string>>()});
   }
   const std::string count = meta("points");
-  if (!count.empty() && count != std::to_string(points.size())) {
+  if (!count.empty() && count != std::to_string(points.size()))
     throw store_error(database.name(),
                       "damaged: " + std::to_string(points.size()) + " rows in table points, not " + count);
-  }
   return points;
 }
 
@@ -136,9 +134,8 @@ std::vector<std::string> Store::axes() const {
   if (text.empty()) return {};
   const Json axes = stored_json(*handle_->database, text, "axes");
   const auto is_text = [](const Json& axis) { return axis.is_string(); };
-  if (!axes.is_array() || !std::all_of(axes.begin(), axes.end(), is_text)) {
+  if (!axes.is_array() || !std::all_of(axes.begin(), axes.end(), is_text))
     throw store_error(file_, "axes: not a list of texts");
-  }
   return axes.get<std::vector<std::string>>();
 }
 

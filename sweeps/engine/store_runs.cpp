@@ -29,9 +29,8 @@ Curve parse_curve(const Database& database, std::string_view text) {
   if (text.empty()) return {};
   const Json json = stored_json(database, text, "curve");
   Curve curve{numbers(json.at("step")), numbers(json.at("train_loss")), numbers(json.at("validation_loss"))};
-  if (curve.train_loss.size() != curve.step.size() || curve.validation_loss.size() != curve.step.size()) {
+  if (curve.train_loss.size() != curve.step.size() || curve.validation_loss.size() != curve.step.size())
     throw Error("curve: columns of different lengths", Error::failed);
-  }
   return curve;
 }
 
@@ -63,9 +62,8 @@ RunRecord run_of(const Database& database, const Statement& row) {
                 .curve = parse_curve(database, row.text(11))};
   if (row.text(10).size() > 2) {
     const Json metrics = stored_json(database, row.text(10), "metrics");
-    for (const auto& [name, value] : metrics.items()) {
+    for (const auto& [name, value] : metrics.items())
       run.metrics.emplace_back(name, value.is_number() ? value.get<double>() : std::nan(""));
-    }
   }
   return run;
 }
@@ -85,9 +83,8 @@ void Store::insert(std::span<const RunRecord> runs) {
   for (const RunRecord& run : runs) {
     const auto seed = static_cast<int64_t>(run.seed);
     const auto train_signature = identity_.train_signatures.find(run.task);
-    if (train_signature == identity_.train_signatures.end()) {
+    if (train_signature == identity_.train_signatures.end())
       throw store_error(file_, "a run of the task '" + run.task + "', whose train signature is not known");
-    }
     const auto bind_key = [&](Statement& statement) -> Statement& {
       return statement.bind(1, run.hash).bind(2, seed).bind(3, identity_.signature).bind(4, train_signature->second);
     };
@@ -96,10 +93,9 @@ void Store::insert(std::span<const RunRecord> runs) {
     while (known.step()) {
       if (known.text(1) == "failed") continue;
       succeeded = true;
-      if (run.status != Status::failed && known.text(0) != run.digest) {
+      if (run.status != Status::failed && known.text(0) != run.digest)
         conflict = "configuration " + run.hash + ", seed " + std::to_string(run.seed) + ": digest " + run.digest +
                    ", but an earlier run gave " + std::string(known.text(0));
-      }
     }
     known.run();
     if (run.status == Status::failed && succeeded) continue;

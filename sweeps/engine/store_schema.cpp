@@ -140,9 +140,8 @@ void create_tables(Database& database) {
 
 void migrate(Database& database) {
   Transaction transaction(database);
-  for (const char* table : {"meta", "configs", "points", "runs"}) {
+  for (const char* table : {"meta", "configs", "points", "runs"})
     database.execute(std::string("ALTER TABLE ") + table + " RENAME TO old_" + table);
-  }
   database.execute(tables);
   database.execute("INSERT INTO meta SELECT key, value, '' FROM old_meta");
   database.execute(
@@ -152,9 +151,8 @@ void migrate(Database& database) {
   database.execute(
       "INSERT INTO runs SELECT id, hash, seed, '', signature, train_signature, role, status, message, loss, loss_hp, "
       "digest, seconds, backend, version, host, metrics, curve, '' FROM old_runs");
-  for (const char* table : {"meta", "configs", "points", "runs"}) {
+  for (const char* table : {"meta", "configs", "points", "runs"})
     database.execute(std::string("DROP TABLE old_") + table);
-  }
   const std::string all_tasks = database.text("SELECT value FROM meta WHERE key='train_signature'");
   const std::string by_task = train_signatures_of(database, all_tasks);
   database.execute("DELETE FROM meta WHERE key='train_signature'");

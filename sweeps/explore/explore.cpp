@@ -48,12 +48,11 @@ void Planner::take(const std::vector<const ConfigRecord*>& configs, Stage& stage
   }
   std::set<std::string> contexts;
   for (const ConfigRecord* config : configs) contexts.insert(config->reference);
-  for (const std::string& context : contexts) {
+  for (const std::string& context : contexts)
     for (const std::string& hash : plan_.context.at(context)) {
       const auto [entry, fresh] = references_.try_emplace(hash, plan_.references.at(hash));
       for (const uint64_t seed : grid_.seeds) stage.jobs.push_back({&entry->second, seed, Role::reference});
     }
-  }
 }
 
 Results Planner::results(const std::vector<RunRecord>& runs) const {
@@ -173,10 +172,9 @@ namespace {
 class Features {
  public:
   explicit Features(const std::vector<const ConfigResult*>& configs) {
-    for (const ConfigResult* config : configs) {
+    for (const ConfigResult* config : configs)
       for (const std::string& name : names(*config))
         columns_.try_emplace(name, static_cast<Eigen::Index>(columns_.size() + 1));
-    }
   }
   Eigen::Index size() const { return static_cast<Eigen::Index>(columns_.size() + 1); }
   Eigen::VectorXd row(const ConfigResult& config) const {

@@ -45,14 +45,12 @@ std::vector<const ConfigRecord*> Planner::families(const std::vector<RunRecord>&
   for (const CostModel& model : models_) {
     const Costs costs(screened, model);
     std::map<std::string, std::vector<const ConfigResult*>> contexts;
-    for (const ConfigResult& config : screened.configs()) {
+    for (const ConfigResult& config : screened.configs())
       if (by_hash.contains(config.record.hash) && config.record.at == At::fixed)
         contexts[config.record.reference].push_back(&config);
-    }
-    for (const auto& [context, configs] : contexts) {
+    for (const auto& [context, configs] : contexts)
       for (const ConfigResult* config : best_share(configs, screened, costs, grid_.tune_best))
         hashes.insert(config->record.hash);
-    }
   }
   for (const std::string& hash : hashes) chosen.push_back(by_hash.at(hash));
   return chosen;

@@ -48,12 +48,11 @@ class Expander {
     };
     std::sort(plan_.configs.begin(), plan_.configs.end(), order);
     plan_.counts.distinct = plan_.configs.size();
-    for (auto& [key, records] : contexts_) {
+    for (auto& [key, records] : contexts_)
       for (const ConfigRecord& record : records) {
         plan_.context[records.front().hash].push_back(record.hash);
         plan_.references.emplace(record.hash, record);
       }
-    }
     return std::move(plan_);
   }
 

@@ -48,14 +48,11 @@ bool GridProduct::point(size_t index, Point& point) const {
     point.labels[i] = grid_.axes[i].labels[digits[i]];
   }
   point.task = grid_.tasks[index];
-  for (size_t i = 0; i < digits.size(); ++i) {
+  for (size_t i = 0; i < digits.size(); ++i)
     point.choice.emplace_back(&grid_.axes[i], &grid_.axes[i].values[digits[i]]);
-  }
-  for (const auto& rule : grid_.exclude) {
-    if (std::all_of(rule.begin(), rule.end(), [&](const auto& entry) { return holds(entry, point, digits); })) {
+  for (const auto& rule : grid_.exclude)
+    if (std::all_of(rule.begin(), rule.end(), [&](const auto& entry) { return holds(entry, point, digits); }))
       return false;
-    }
-  }
   return true;
 }
 
@@ -156,11 +153,9 @@ std::string GridConfigs::longer_path(const std::string& task, const Axis& axis, 
 Json GridConfigs::given(const std::string& task, const Choice& choice, std::string& recipe_name) const {
   Json recipe = base_;
   recipe_name = base_name_;
-  for (const bool first : {true, false}) {
-    for (const auto& [axis, value] : choice) {
+  for (const bool first : {true, false})
+    for (const auto& [axis, value] : choice)
       if ((axis->kind == AxisKind::recipe) == first) apply(recipe, *axis, *value, recipe_name);
-    }
-  }
   return config(task, choice, std::move(recipe));
 }
 

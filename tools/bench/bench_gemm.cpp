@@ -59,13 +59,12 @@ class Data {
     if (block == 0) return made;
     std::mt19937 random(3);
     for (std::vector<float>* x : {&made.a, &made.b}) {
-      for (int64_t row = 0; row < n_; ++row) {
+      for (int64_t row = 0; row < n_; ++row)
         for (int64_t k = 0; k < n_; ++k) {
           if (k % block == 0)
             factor_ = std::ldexp(1.0f, static_cast<int>(random() % static_cast<uint32_t>(spread_ + 1)));
           (*x)[static_cast<size_t>(row * n_ + k)] *= factor_;
         }
-      }
     }
     return made;
   }
@@ -116,9 +115,8 @@ void check_product(const std::string& name, const QuantSpec& spec, const GemmOpt
   call.c = expected.data();
   call.c_stride = rows;
   reference.multiply(call);
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < rows; ++r)
     std::memcpy(got.data() + r * rows, c.data() + (first + r) * n + first, static_cast<size_t>(rows) * sizeof(float));
-  }
   require_equal(name, got.data(), expected.data(), got.size() * sizeof(float));
 }
 

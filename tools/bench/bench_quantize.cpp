@@ -150,9 +150,8 @@ void bench_quantize(const PassBenchOptions& o, const Dispatcher& backend, const 
   }
   for (const char* words : {"mxfp4", "mxfp4,scale_rule=rceil", "mxfp4,rounding=stochastic"}) passes.quantize(words);
   passes.quantize("mxfp4", {32, HadamardSigns::fixed, HadamardNormalise::sqrt});
-  for (const char* words : {"nvfp4", "nvfp4,rounding=stochastic", "ue5m3fp4", "te_nvfp4", "fouroversix", "mxfp8"}) {
+  for (const char* words : {"nvfp4", "nvfp4,rounding=stochastic", "ue5m3fp4", "te_nvfp4", "fouroversix", "mxfp8"})
     passes.quantize(words);
-  }
   for (const char* words : {"mxfp4", "nvfp4", "mxfp8"}) passes.dequantize(words);
   passes.run();
 }

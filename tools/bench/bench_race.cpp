@@ -48,13 +48,12 @@ double seconds_of(const std::function<void()>& run, int threads) {
 void race(const Race& race, const std::vector<Contestant>& contestants, const BenchReport& report) {
   std::vector<std::vector<double>> times(contestants.size());
   const auto laps = static_cast<size_t>(race.rounds) + 1;  // the first warms caches, pages and arenas
-  for (size_t lap = 0; lap < laps; ++lap) {
+  for (size_t lap = 0; lap < laps; ++lap)
     for (size_t i = 0; i < contestants.size(); ++i) {
       report.progress(lap * contestants.size() + i, laps * contestants.size(), contestants[i].name);
       const double seconds = seconds_of(contestants[i].run, race.threads);
       if (lap > 0) times[i].push_back(seconds);
     }
-  }
   std::vector<double> seconds;
   double best = 0;
   for (size_t i = 0; i < contestants.size(); ++i) {

@@ -174,13 +174,12 @@ class Bench {
     for (const char* words : {"fp32", "bf16"})
       product(words, "in order", in_order, n, golden::InputKind::gaussian, vendor);
     const int64_t slow = std::min(n, size_.plain);
-    for (const char* words : {"mxfp4", "nvfp4"}) {
+    for (const char* words : {"mxfp4", "nvfp4"})
       for (const AccumulatorInfo& row : accumulator_table) {
         const std::string_view name = row.name;
         if (name != "exact" && name != "k64_rz" && name != "fused35_rz") continue;
         product(words, row.name, row.row, slow, golden::InputKind::gaussian, vendor);
       }
-    }
   }
   double vendor_rate(int64_t n) {
     const double seconds = device_.vendor_bf16_gemm(n, size_.repeats);

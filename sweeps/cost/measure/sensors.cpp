@@ -179,12 +179,11 @@ void find_nvml(SensorSearch& out) {
   Nvml nvml;
   const std::string problem = nvml.load();
   unsigned count = 0;
-  if (problem.empty() && nvml.count(&count) == 0) {
+  if (problem.empty() && nvml.count(&count) == 0)
     for (unsigned index = 0; index < count; ++index) {
       Nvml::Device device = nullptr;
       if (nvml.device(index, &device) == 0) out.sensors.push_back(std::make_unique<NvmlSensor>(nvml, index, device));
     }
-  }
   if (count == 0) out.unavailable.push_back("nvml: " + (problem.empty() ? "no device" : problem));
 }
 

@@ -257,14 +257,12 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
   for (const std::string& group : cost::cost_groups())
     input.cost_terms.push_back({group, group != "other" ? "" : cost::other_doc});
   input.quality_columns = quality_columns(results);
-  for (const sweeps::ContextFront& front : fronts) {
+  for (const sweeps::ContextFront& front : fronts)
     for (const sweeps::FrontPoint& point : front.points)
       input.points.push_back(point_of(view, front, point, input.quality_columns));
-  }
-  for (const sweeps::ConfigResult& config : results.configs()) {
+  for (const sweeps::ConfigResult& config : results.configs())
     for (const sweeps::RunRecord& run : config.runs)
       input.runs.push_back(run_of(results, config, run, input.quality_columns));
-  }
   // Of one axis the front says all: what it does on average would only say it again.
   if (results.axes().size() > 1)
     for (const sweeps::Effect& effect : sweeps::attribute(results, sweeps::Metric::loss, sweeps::delta_by_task(fronts)))
