@@ -73,7 +73,6 @@ class Parameters {
 };
 
 class LinearEngine;  // sim/engine/quantized_linear.h: what a recipe does to linear layers
-struct LinearState;
 
 /// Where the batches of a task that reads files come from: all examples in memory (the file is read once, before the
 /// first step), or from the file in every step, whose pages are in the cache or are dropped from it before each batch.

@@ -39,31 +39,28 @@ std::string refusal(const CheckpointScheme& s, const ModelTensor& t) {
 // Whether a word of --tensors is the tensor's whole name: then it is quantised whatever the rules keep.
 bool is_named_fully(const ModelJob& job, const std::string& name) { return contains(job.tensors, name); }
 
+// Why a tensor that could be converted stays as it is; without words where it is to be converted.
 struct Reason {
-  KeptBy by = KeptBy::nobody;
   std::string words = {};
-  // A rule is no decision about what nobody understands.
-  bool is_told() const { return by == KeptBy::tensors || by == KeptBy::keep || by == KeptBy::keep_only; }
+  bool is_told = false;  // by the command: a rule is no decision about what nobody understands
 };
 
-// Why a tensor that could be converted stays as it is; by nobody where it is to be converted.
 Reason reason_to_keep(const ModelJob& job, const SourceConfig& source, const ModelTensor& t) {
-  if (!job.tensors.empty() && !has_match(job.tensors, t.name)) return {KeptBy::tensors, "not in --tensors"};
-  if (has_match(job.keep, t.name)) return {KeptBy::keep, "--keep"};
+  if (!job.tensors.empty() && !has_match(job.tensors, t.name)) return {"not in --tensors", true};
+  if (has_match(job.keep, t.name)) return {"--keep", true};
   if (is_named_fully(job, t.name) || job.scheme == nullptr) return {};
   if (!job.keep_only.empty()) {
-    if (has_match(job.keep_only, t.name)) return {KeptBy::keep_only, "--keep-only"};
+    if (has_match(job.keep_only, t.name)) return {"--keep-only", true};
   } else if (std::string why = reason_of_rules(t.whole, t.shape.size(), t.is_quantised()); !why.empty()) {
-    return {KeptBy::rule, std::move(why)};
+    return {std::move(why)};
   } else if (why = reason_of_architecture(source.model_type(), source.layers(), t.whole); !why.empty()) {
-    return {KeptBy::rule, std::move(why)};
+    return {std::move(why)};
   }
   const Takes takes = job.scheme->engine.takes;
-  if (takes != Takes::linear && !is_expert(t.whole)) return {KeptBy::scheme, "no routed expert"};
-  if (takes == Takes::stacks && (t.shape.size() != 3 || t.whole.ends_with(".weight")))
-    return {KeptBy::scheme, "no stack of experts"};
+  if (takes != Takes::linear && !is_expert(t.whole)) return {"no routed expert"};
+  if (takes == Takes::stacks && (t.shape.size() != 3 || t.whole.ends_with(".weight"))) return {"no stack of experts"};
   if (!t.is_quantised() && !t.whole.ends_with(job.scheme->whole))
-    return {KeptBy::scheme, fmt::format("name does not end in '{}'", job.scheme->whole)};
+    return {fmt::format("name does not end in '{}'", job.scheme->whole)};
   return {};
 }
 
@@ -157,16 +154,15 @@ TensorPlan way_of(const ModelJob& job, const PlanFacts& facts, const ModelTensor
   const bool is_broken = !t.fault.empty() || !t.unknown.empty();
   const bool can_be = is_broken || (has_values(t) && (job.scheme == nullptr || t.shape.size() > 1));
   const Reason reason = can_be ? reason_to_keep(job, facts.source, t) : Reason{};
-  if (is_broken && !reason.is_told()) {
+  if (is_broken && !reason.is_told) {
     if (!t.fault.empty() && !job.allow_left)
       throw Error(fmt::format("{}: {}: {}; --keep '{}' leaves the layer as it is", t.file(), t.name, t.fault, t.name));
     plan.outcome = Fate::left;
     plan.rule = t.fault.empty() ? t.unknown : t.fault;
     return plan;
   }
-  if (reason.by != KeptBy::nobody) {
+  if (!reason.words.empty()) {
     plan.outcome = Fate::kept;
-    plan.kept_by = reason.by;
     plan.rule = reason.words;
   } else if (job.scheme != nullptr && can_be && !t.changed.empty()) {
     throw Error(

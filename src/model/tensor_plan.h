@@ -27,14 +27,10 @@ static_assert(ids_are_indices(outcome_table));
 
 enum class Way : std::uint8_t { quantise, carry, decode, copy, drop };
 
-// Who says that a tensor which could be converted stays as it is.
-enum class KeptBy : std::uint8_t { nobody, tensors, keep, keep_only, rule, scheme };
-
 struct TensorPlan {
   const ModelTensor* tensor;
   Way way;
   Fate outcome = Fate::copied;
-  KeptBy kept_by = KeptBy::nobody;
   std::string name = {};                    // copied under this name; "": its own
   std::string rule = {};                    // why it is kept, or what is not understood, in words
   std::vector<TensorInfo> infos = {};       // to write, in this order; of GGUF's block types the shape counts elements
