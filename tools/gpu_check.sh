@@ -126,12 +126,14 @@ start() {
   echo $! >"$job.pid"
 }
 wait_for() {
-  for name; do
-    [ ! -f "$work/$name.pid" ] || wait "$(cat "$work/$name.pid")"
+  for job; do
+    [ ! -f "$work/$job.pid" ] || wait "$(cat "$work/$job.pid")"
   done
 }
 # An absent tool is no failure, but said.
 skip() { echo "$2" >"$work/$1.why"; echo skip >"$work/$1.code"; echo "-" >"$work/$1.command"; echo 0 >"$work/$1.seconds"; }
+# What a job that ended well did wrong.
+fault() { echo 1 >"$work/$1.code"; echo "$2" >"$work/$1.why"; }
 is_passed() { [ "$(cat "$work/$1.code")" = 0 ]; }
 text_of() { cat "$work/$1.err" "$work/$1.out" 2>/dev/null; }
 
@@ -153,11 +155,12 @@ judge() {
   esac
 }
 
-# report STAGE NAME FILE JOB..: one line of the summary for all JOBs, what they printed into FILE ('-': nowhere), and the
-# first 40 lines of each that failed.
+# report STAGE NAME FILE JOB..: once they have ended, one line of the summary for all JOBs, what they printed into FILE
+# ('-': nowhere), and the first 40 lines of each that failed.
 report() {
   stage=$1 name=$2 file=$3
   shift 3
+  wait_for "$@"
   longest=0 verdict= detail= good=0
   for job; do
     line=$(judge "$job")
@@ -222,26 +225,19 @@ run_device() {
   start backends 90 "$bin/fp4sim" list backends --json
   wait_for smi smi_all machine version libraries backends
   if grep -q "not found" "$work/libraries.out" "$work/libraries.err"; then
-    echo 1 >"$work/libraries.code"
-    echo "missing: $(sed -n 's/ => not found//p' "$work/libraries.out" | sort -u | tr -d '\t\n')" >"$work/libraries.why"
+    fault libraries "missing: $(sed -n 's/ => not found//p' "$work/libraries.out" | sort -u | tr -d '\t\n')"
   fi
   gpu=$(tr -d '\n' <"$work/backends.out" 2>/dev/null | sed -nE 's/.*"name": "gpu", *"doc": "([^"]*)".*/\1/p')
   case $gpu in
     available*) ;;
     *)
       has_device=
-      if is_passed backends; then
-        echo 1 >"$work/backends.code"
-        echo "${gpu:-no line for gpu}" >"$work/backends.why"
-      fi ;;
+      ! is_passed backends || fault backends "${gpu:-no line for gpu}" ;;
   esac
   say "fp4sim $(sed -n 's/^commit *//p' "$work/version.out" 2>/dev/null), $(date -u +%Y-%m-%dT%H:%MZ), $(
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | head -n 1 || true)"
   report device smi device.txt smi smi_all
-  report device machine device.txt machine
-  report device version device.txt version
-  report device libraries device.txt libraries
-  report device backends device.txt backends
+  for job in machine version libraries backends; do report device $job device.txt $job; done
   [ -z "$has_device" ] || say "  $gpu"
 }
 
@@ -257,7 +253,6 @@ run_tests() {
   start backends_all 120 env "$@" "$bin/test_backends" "[quick]"
   start edges 120 env "$@" "$bin/test_backends_edges" "[quick]"
   for job in probe quantisers products bench_bits training backends_all edges; do
-    wait_for $job
     report tests $job tests.txt $job
   done
 }
@@ -265,7 +260,6 @@ run_tests() {
 run_bench() {
   for what in quantize gemm; do
     start bench_$what 100 "$bin/fp4sim" bench $what --backend gpu --json
-    wait_for bench_$what
     report bench $what - bench_$what
     if [ -s "$work/bench_$what.out" ]; then
       cp "$work/bench_$what.out" "$out/bench_$what.json"
@@ -273,7 +267,6 @@ run_bench() {
     fi
   done
   start bench_train 60 "$bin/fp4sim" bench train --backend gpu --models mlp-256,lm --recipes mxfp4,bf16,nvfp4 --steps 300 --json
-  wait_for bench_train
   report bench train - bench_train
   if [ -s "$work/bench_train.out" ]; then
     { tr -d '\n' <"$work/bench_train.out"; echo; } >>"$out/measured.jsonl"
@@ -299,8 +292,7 @@ run_digests() {
       ours=$(word_of $job digest)
       theirs=$(word_of digest_${recipe}_auto digest)
       if [ -z "$ours" ] || [ "$ours" != "$theirs" ]; then
-        echo 1 >"$work/$job.code"
-        echo "digest ${ours:-missing}, on the CPU ${theirs:-missing}" >"$work/$job.why"
+        fault $job "digest ${ours:-missing}, on the CPU ${theirs:-missing}"
       fi
       report digests $recipe tests.txt $job digest_${recipe}_auto
     else
@@ -324,8 +316,7 @@ run_sweep() {
     # recipe, hash, seed, status, digest
     grep '^gpu_sweep,' "$work/$runs.sweep/runs.csv" 2>/dev/null | cut -d, -f 2,4,5,7,10 | sort >"$work/$runs.digests"
     if is_passed $runs && { [ ! -s "$work/$runs.digests" ] || ! cmp -s "$work/sweep_gpu_8.digests" "$work/$runs.digests"; }; then
-      echo 1 >"$work/$runs.code"
-      echo "digests differ from those of eight at a time" >"$work/$runs.why"
+      fault $runs "digests differ from those of eight at a time"
     fi
   done
   report sweep digests tests.txt sweep_gpu_8 sweep_gpu_1 $runs
@@ -339,7 +330,6 @@ run_yardstick() {
   else
     skip yardstick "no python3 on the path"
   fi
-  wait_for yardstick
   report yardstick torch - yardstick
   if grep -q '^{' "$work/yardstick.out" 2>/dev/null; then
     grep '^{' "$work/yardstick.out" >>"$out/measured.jsonl"
@@ -358,7 +348,6 @@ run_torch() {
     skip torch_bits "no wheel in the bundle, or no torch on the path"
     skip torch_steps "no wheel in the bundle, or no torch on the path"
   fi
-  wait_for torch_steps
   report torch bits tests.txt torch_bits
   report torch steps - torch_steps
   [ ! -s "$work/torch_steps.out" ] || tee -a "$out/measured.jsonl" <"$work/torch_steps.out"
@@ -385,8 +374,7 @@ run_sanitizers() {
       wait_for $job
       # A program that found no device has shown nothing.
       if is_passed $job && [ $part = probe ] && ! grep -q "gpu  *available" "$work/$job.out"; then
-        echo 1 >"$work/$job.code"
-        echo "the program saw no device" >"$work/$job.why"
+        fault $job "the program saw no device"
       fi
     done
     report sanitizers $tool sanitizers.txt ${tool}_probe ${tool}_products ${tool}_quantisers
@@ -428,8 +416,7 @@ run_ncu() {
     fi
     wait_for ncu_$kernel
     if is_passed ncu_$kernel && ! grep -q "$kernel" "$work/ncu_$kernel.out"; then
-      echo 1 >"$work/ncu_$kernel.code"
-      echo "no launch of $kernel seen" >"$work/ncu_$kernel.why"
+      fault ncu_$kernel "no launch of $kernel seen"
     fi
     report ncu $kernel ncu.txt ncu_$kernel
     [ ! -s "$work/ncu_$kernel.out" ] || largest_launch "$work/ncu_$kernel.out"
@@ -447,7 +434,6 @@ run_energy() {
     else
       skip energy_$what "no python3 on the path"
     fi
-    wait_for energy_$what
     report energy $what - energy_$what
     if grep -q '^{' "$work/energy_$what.out" 2>/dev/null; then
       grep '^{' "$work/energy_$what.out" | tee -a "$out/measured.jsonl"
