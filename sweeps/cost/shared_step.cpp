@@ -119,8 +119,7 @@ double coding_seconds(const Wire& wire, double parameters, double replicas, cons
     ops += w.butterfly_ops * std::log2(wire.hadamard.size) + (wire.hadamard.normalised ? w.normalise_ops : 0) +
            (wire.hadamard.random_signs ? w.sign_ops : 0);
   work.ops += decoded * ops;
-  work.bytes +=
-      decoded * ((wire.format.element_bits + wire.format.scale_bits / wire.format.scale_block) / 8 + w.input_bytes);
+  work.bytes += decoded * (wire.format.stored_bits() / 8 + w.input_bytes);
   return roofline(work, chip).seconds;
 }
 
@@ -246,10 +245,8 @@ Communication communication(const Model& model, const Hardware& hardware, const 
   if (parallel.pipeline > 1)
     out.stage_s = 2 * (stages - 1) * links.send(activations / parallel.tensor, stages_on_network);
 
-  const double wire_bytes =
-      parallel.wire.format.quantised
-          ? (parallel.wire.format.element_bits + parallel.wire.format.scale_bits / parallel.wire.format.scale_block) / 8
-          : w.gradient_bytes;
+  const OperandFacts& wire = parallel.wire.format;
+  const double wire_bytes = wire.quantised ? wire.stored_bits() / 8 : w.gradient_bytes;
   const Chip chip(hardware, w);
   const double scatters = parallel.sharding == Sharding::full ? micro : 1;
   out.coding_s = scatters * coding_seconds(parallel.wire, static_cast<double>(model.parameters()) / replica,
