@@ -136,9 +136,8 @@ FP4_HD float group_dot(const Accumulator& row, const A& a, const B& b, int64_t b
     ExactSum sum;
     float special = 0.0f;
     if (!has_scales) special = add_products(sum, a, b, first, last);
-    for (int64_t k = has_scales ? first : last; k < last; k = (k / run + 1) * run) {
+    for (int64_t k = has_scales ? first : last; k < last; k = (k / run + 1) * run)
       add_scaled_dot(sum, a, b, k, smaller(last, (k / run + 1) * run));
-    }
     if (row.group == 0 && is_finite(acc)) sum.add(acc);
     const float rounded = special != 0.0f ? special : sum.round(row.group_rounding);
     acc = row.group > 0 || !is_finite(acc) ? add_rounded(acc, rounded, row.rounding) : rounded;
@@ -170,9 +169,8 @@ FP4_HD float fma_block_dot(const Accumulator& row, const A& a, const B& b, int64
 
 template <class A, class B>
 FP4_HD float sequential_dot(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end, float acc) {
-  for (int64_t k = begin; k < end; ++k) {
+  for (int64_t k = begin; k < end; ++k)
     acc = add_rounded(acc, multiply_rounded(a.scaled(k), b.scaled(k), row.group_rounding), row.rounding);
-  }
   return acc;
 }
 

@@ -224,10 +224,9 @@ FP4_HD constexpr Magnitude payload(Arithmetic order, float x, float s, TensorFac
   float u = 0.0f;
   switch (payload_order(order, said)) {
     case PayloadOrder::of_arithmetic:
-      if (order == Arithmetic::exact) {
+      if (order == Arithmetic::exact)
         return quotient(exact_product(exact_magnitude(a), prescale_magnitude(prescale)),
                         exact_product(exact_magnitude(s), exact_magnitude(t.g)));
-      }
       u = multiplied(c, a, t);
       if (!is_finite(u)) return overflowed;
       return quotient(exact_product(exact_magnitude(u), prescale_magnitude(prescale)), exact_magnitude(s));

@@ -153,9 +153,8 @@ FP4_HD constexpr uint32_t element_code(const Quantizer& q, float element, uint32
     if (q.nonfinite == Nonfinite::max) return e.largest_code;
     return q.nonfinite == Nonfinite::max_signed ? sign | e.largest_code_of(negative) : e.zero_code();
   }
-  if (is_infinite(x)) {
+  if (is_infinite(x))
     return sign | (!q.has_scale() && e.has_infinity ? e.infinity_code() : e.largest_code_of(negative));
-  }
   uint32_t code = e.zero_code();
   if (magnitude_bits(x) != 0) {
     const float stored = q.has_scale() ? decode(q.scale, scale_code) : 1.0f;
@@ -247,9 +246,8 @@ inline float trial_error_in_fp32(Quantizer q, const BlockView& x, uint32_t scale
   int64_t rows = 1;
   while (rows < x.rows) rows *= 2;
   for (rows /= 2; rows > 0; rows /= 2) {
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < rows; ++r)
       of_row[r] = q.error == TrialError::max ? larger(of_row[r], of_row[r + rows]) : of_row[r] + of_row[r + rows];
-    }
   }
   return of_row[0];
 }
@@ -318,12 +316,10 @@ FP4_HD inline uint32_t mse_code(const Quantizer& q, const BlockView& x, uint32_t
 // Scale code of a block by the rule alone; amax > 0. `random` is the draw of stochastic scale rounding.
 FP4_HD inline uint32_t rule_code(const Quantizer& q, const BlockView& x, float amax, TensorFactor t, uint32_t random) {
   if (is_quest(q.scale_rule)) return quest_code(q, x, amax, t.g);
-  if (q.exponent == Exponent::float_log2 && is_power_of_two_rule(q.scale_rule)) {
+  if (q.exponent == Exponent::float_log2 && is_power_of_two_rule(q.scale_rule))
     return power_code(q.scale, float_rule_exponent(q.scale_rule, amax, q.rule_factor(t), q.element, q.compute));
-  }
-  if (is_power_of_two_rule(q.scale_rule)) {
+  if (is_power_of_two_rule(q.scale_rule))
     return power_code(q.scale, power_rule_exponent(q.scale_rule, amax, q.rule_factor(t), q.element));
-  }
   const RoundingDraw how = {q.scale_rounding, q.random_bits, random};
   const auto rounded = [&](Magnitude scale) {
 #if !FP4_DEVICE_CODE

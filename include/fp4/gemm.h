@@ -80,9 +80,8 @@ FP4_HD float gemm_output(const Accumulator& row, const A& a, const B& b, int64_t
     const float acc = snapped(fma_dot(a, b, 0, k_end, 0.0f), row.snap_log2);
     return canonical(finish.hadamard_divisor != 1.0f ? acc * (1.0f / finish.hadamard_divisor) : acc);
   }
-  if (!finish.restarts_every_128) {
+  if (!finish.restarts_every_128)
     return canonical(dot_of_any(row, a, b, 0, k_end) * finish.factor(a.tensor_scale(0) * b.tensor_scale(0)));
-  }
   float total = 0.0f;
   for (int64_t k = 0; k < k_end; k += outer_scale_width) {
     const float acc = dot_of_any(row, a, b, k, smaller<int64_t>(k_end, k + outer_scale_width));

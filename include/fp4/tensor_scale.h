@@ -126,9 +126,8 @@ FP4_HD constexpr TensorFactor tensor_factor(Arithmetic order, float amax, float 
                                             FactorOrder by = FactorOrder::of_arithmetic) {
   if (amax == 0.0f) return {};
   if (format == FactorFormat::mantissa8) return mantissa_factor(amax, largest);
-  if (format == FactorFormat::power_of_two) {
+  if (format == FactorFormat::power_of_two)
     return rounded_up_to_power(tensor_factor(order, amax, target, largest, FactorFormat::fp32, by).g);
-  }
   const bool is_short = format == FactorFormat::bf16 || format == FactorFormat::fp16;
   const auto rounded = [&](float x) {
     return format == FactorFormat::bf16 ? rounded_to_bf16(x) : is_short ? rounded_to_fp16(x) : x;

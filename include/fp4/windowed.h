@@ -101,9 +101,8 @@ FP4_HD float windowed_group(const Accumulator& row, const A& a, const B& b, int6
 template <class A, class B>
 FP4_HD float windowed_dot(const Accumulator& row, const A& a, const B& b, int64_t begin, int64_t end, float acc) {
   const int64_t group = row.group > 0 ? row.group : larger<int64_t>(end - begin, 1);
-  for (int64_t first = begin; first < end && is_finite(acc); first += group) {
+  for (int64_t first = begin; first < end && is_finite(acc); first += group)
     acc = windowed_group(row, a, b, first, smaller(end, first + group), acc);
-  }
   return acc;
 }
 
