@@ -97,10 +97,7 @@ class HelpFormatter : public CLI::Formatter {
     return out.str();
   }
   std::string make_description(const CLI::App* app) const override {
-    std::string out;
-    for (const std::string& line : wrap_text(CLI::Formatter::make_description(app), terminal_width()))
-      out += line + "\n";
-    return out.substr(0, out.size() - 1);  // the text ends its last line itself
+    return wrapped(CLI::Formatter::make_description(app), 0);
   }
 
  private:

@@ -141,7 +141,6 @@ class RaceJudge {
   bool is_tie(const PairedDifference& d) const {
     return d.interval && d.interval->low >= -rules_.delta && d.interval->high <= rules_.delta && !d.diverges_more;
   }
-  static bool is_worse(const PairedDifference& d) { return d.diverges_more || (d.interval && d.interval->low > 0); }
   static bool is_better(const PairedDifference& d) { return !d.diverges_more && d.interval && d.interval->high < 0; }
 
   // How much a failure that n seeds have not shown may add to a mean loss.
@@ -243,7 +242,7 @@ class RaceJudge {
     };
     for (const size_t rival : rivals) {
       const PairedDifference d = compare(racer, rival);
-      const bool tie = is_tie(d), worse = !tie && is_worse(d);
+      const bool tie = is_tie(d), worse = !tie && d.is_worse();
       if (verdict.word == FrontStatus::tied && !(tie && std::fabs(d.mean) < std::fabs(verdict.difference.mean)))
         continue;
       if (verdict.word == FrontStatus::off && !tie && !(worse && doubt(d) < doubt(verdict.difference))) continue;
@@ -283,7 +282,7 @@ class RaceJudge {
       if (i == leader || settle(i, {leader})) continue;
       // Worse than the best of its level is off, though the step itself be a little worse than that.
       const PairedDifference d = compare(i, best);
-      if (i == best || !is_worse(d)) continue;
+      if (i == best || !d.is_worse()) continue;
       state_.verdicts[i].word = FrontStatus::off;
       state_.verdicts[i].rival = best;
       state_.verdicts[i].difference = d;

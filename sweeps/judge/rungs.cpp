@@ -28,8 +28,6 @@ PairedDifference pair_of(const std::vector<double>& mine, const std::vector<doub
   return pair;
 }
 
-bool is_worse(const PairedDifference& d) { return d.diverges_more || (d.interval && d.interval->low > 0); }
-
 // The hardest rival of one rung: the maxima over the rival's rungs in play of low, high and mean, each with its rungs.
 PairedDifference against_all(const RungLosses& mine, size_t e, const RungLosses& theirs,
                              const std::vector<bool>& rivals, size_t seeds, double level) {
@@ -69,7 +67,7 @@ std::vector<bool> rungs_in_play(const RungLosses& losses, size_t seeds, double l
   std::vector<bool> in_play = ran;
   for (size_t e = 0; e < losses.size(); ++e)
     for (size_t other = 0; other < losses.size() && in_play[e]; ++other)
-      if (other != e && ran[other] && is_worse(pair_of(losses[e], losses[other], seeds, level))) in_play[e] = false;
+      if (other != e && ran[other] && pair_of(losses[e], losses[other], seeds, level).is_worse()) in_play[e] = false;
   return in_play;
 }
 

@@ -35,6 +35,7 @@ struct PairedDifference {
   // Seeds on which one diverged and the other did not. `diverges_more`: too often for chance at the interval's level.
   size_t diverged = 0, rival_diverged = 0;
   bool diverges_more = false, rival_diverges_more = false;
+  bool is_worse() const { return diverges_more || (interval && interval->low > 0); }
 };
 
 // The difference over the first `seeds` seeds, each pair of rungs on those that both ran; n = 0 without any. `level`:

@@ -86,11 +86,8 @@ std::string decoded_text(const sweeps::Results& results, const ContextFront& fro
                      end == settings.end() ? "" : fmt::format(" and {} more", settings.size() - most_names));
 }
 
-void print_decoded(const sweeps::Results& results, const ContextFront& front) {
+void print_footnotes(const sweeps::Results& results, const ContextFront& front, const std::string& x) {
   if (const std::string text = decoded_text(results, front); !text.empty()) print_wrapped("* " + printable(text));
-}
-
-void print_overhead_ranges(const ContextFront& front, const std::string& x) {
   if (x != "overhead") return;
   std::string text;
   for (const FrontPoint& point : front.points)
@@ -200,8 +197,7 @@ void print_front(const sweeps::Results& results, const ContextFront& front, cons
   print_table(table);
   fmt::print("> undominated by means; x bf16: time of a step as a multiple{}\n",
              hidden > 0 ? fmt::format("; {} more candidates (--limit 0 shows all)", hidden) : "");
-  print_decoded(results, front);
-  print_overhead_ranges(front, options.x);
+  print_footnotes(results, front, options.x);
   for (const FrontPoint* point : shown) {
     if (!point->on_front || point->sensitivity.empty()) continue;
     std::string text;

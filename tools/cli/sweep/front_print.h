@@ -25,13 +25,13 @@ std::string cost_text(const std::string& column, double value);
 std::string spread_text(const sweeps::ContextFront& front);
 
 // The words of a point's setting, with a star where the chip decodes what it does not multiply; what the star says,
-// with up to four settings of the front that have one, "" where none has; the same as a line.
+// with up to four settings of the front that have one, "" where none has.
 std::string marked_setting(const sweeps::Results& results, const sweeps::FrontPoint& point);
 std::string decoded_text(const sweeps::Results& results, const sweeps::ContextFront& front);
-void print_decoded(const sweeps::Results& results, const sweeps::ContextFront& front);
 
-// A line with the 95 % intervals of the overheads of what leads, as the cost model doubts them.
-void print_overhead_ranges(const sweeps::ContextFront& front, const std::string& x);
+// What the star says, and the 95 % intervals of the overheads of what leads, as the cost model doubts them; a line
+// each.
+void print_footnotes(const sweeps::Results& results, const sweeps::ContextFront& front, const std::string& x);
 
 void print_front(const sweeps::Results& results, const sweeps::ContextFront& front, const sweeps::FrontOptions& options,
                  size_t limit);

@@ -142,8 +142,7 @@ void print_race(const sweeps::Results& results, const ContextFront& front, const
   std::vector<const FrontPoint*> open = with_status(front, FrontStatus::undecided);
   const size_t steps = with_status(front, FrontStatus::on).size();
   const size_t tied = with_status(front, FrontStatus::tied).size(), off = with_status(front, FrontStatus::off).size();
-  print_decoded(results, front);
-  print_overhead_ranges(front, options.x);
+  print_footnotes(results, front, options.x);
   print_sentence(
       "Of {} candidates {} {} a step, {} tied with one, {} worse than a step that costs no more, {} undecided.",
       steps + tied + off + open.size(), steps, steps == 1 ? "is" : "are", tied, off, open.size());
