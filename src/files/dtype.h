@@ -13,6 +13,7 @@
 namespace fp4 {
 
 using Shape = std::vector<std::uint64_t>;
+inline Shape shape_of(int64_t rows, int64_t cols) { return {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}; }
 
 enum class Dtype : std::uint8_t {
   f64,

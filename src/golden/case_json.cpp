@@ -39,7 +39,7 @@ uint64_t whole(const Json& j, const char* key, uint64_t low, uint64_t high, cons
   return n.get<uint64_t>();
 }
 
-std::vector<uint64_t> shape_of(const Json& j, const std::string& place) {
+std::vector<uint64_t> shape_from(const Json& j, const std::string& place) {
   std::vector<uint64_t> shape;
   for (const Json& n : j) {
     if (!n.is_number_unsigned()) throw Error(place + ".shape: expected whole numbers from 0");
@@ -117,9 +117,9 @@ Case case_from_json(const Json& j, const std::string& place) {
       c.name = name;
     }
     for (const auto& [name, array] : j.at("arrays").items())
-      c.stored[file_word(name, place + ".arrays")] = {array.at("dtype"), shape_of(array.at("shape"), place + ".arrays"),
-                                                      array.at("sha256"), array.value("file_sha256", ""),
-                                                      array.value("block_sha256", std::vector<std::string>{})};
+      c.stored[file_word(name, place + ".arrays")] = {
+          array.at("dtype"), shape_from(array.at("shape"), place + ".arrays"), array.at("sha256"),
+          array.value("file_sha256", ""), array.value("block_sha256", std::vector<std::string>{})};
     return c;
   } catch (const Json::exception& e) {
     throw Error(place + ": not a golden case: " + e.what());

@@ -6,6 +6,7 @@
 
 #include "src/backends/backends.h"
 #include "src/backends/declined.h"
+#include "src/files/dtype.h"
 #include "src/files/large_pages.h"
 #include "src/layout/digit_layout.h"
 #include "src/text/named_rows.h"
@@ -108,10 +109,7 @@ std::vector<Case> stress() {
   return b.cases;
 }
 
-using Shape = std::vector<uint64_t>;
 using Bytes = std::vector<unsigned char>;
-
-Shape shape_of(int64_t rows, int64_t cols) { return {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}; }
 
 Bytes swapped_nibbles(Bytes codes) {
   for (unsigned char& two : codes) two = static_cast<unsigned char>(two << 4 | two >> 4);

@@ -176,8 +176,6 @@ QuantizeReport quantize_to_folder(const QuantizeJob& job) {
   return report;
 }
 
-Shape shape_of(int64_t rows, int64_t cols) { return {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)}; }
-
 std::vector<uint8_t> relaid(const std::vector<uint8_t>& codes, golden::CodeLayout from, golden::CodeLayout to,
                             int64_t rows, int64_t cols) {
   if (from == to) return codes;

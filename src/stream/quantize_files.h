@@ -77,8 +77,6 @@ Layout layout_of(const QuantSpec& spec, int64_t rows, int64_t cols, const Order&
 // Whether a band of rows is a part of the file; else the file has to be held whole.
 bool is_row_by_row(golden::CodeLayout layout);
 
-Shape shape_of(int64_t rows, int64_t cols);
-
 // The layout of a spec's codes in memory, and of a file whose order was said.
 golden::CodeLayout memory_layout(const QuantSpec& spec);
 golden::CodeLayout file_layout(const QuantSpec& spec, const Order& order);

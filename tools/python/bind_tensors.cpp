@@ -44,7 +44,7 @@ Json hadamard(const Arguments& given) {
   const int64_t cols = hadamard_padded(h, x.view.cols);
   std::vector<float> y(static_cast<size_t>(x.view.rows * cols));
   backend.hadamard(x.view, h, given.place().hadamard_signs(), given.get<bool>("inverse"), y.data(), given.threads());
-  return array_of(Dtype::f32, {static_cast<uint64_t>(x.view.rows), static_cast<uint64_t>(cols)}, std::move(y));
+  return array_of(Dtype::f32, shape_of(x.view.rows, cols), std::move(y));
 }
 
 Json random(const Arguments& given) {
@@ -103,7 +103,7 @@ Json gemm(const Arguments& given) {
     backend.gemm(a.ready ? a.ready->quantized() : made, b.ready ? b.ready->quantized() : made, call.options, c.data(),
                  b.rows());
   }
-  return array_of(Dtype::f32, {static_cast<uint64_t>(a.rows()), static_cast<uint64_t>(b.rows())}, std::move(c));
+  return array_of(Dtype::f32, shape_of(a.rows(), b.rows()), std::move(c));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ Quantized quantized_of(const QuantSpec& spec, const Shape& shape, const Argument
 }
 
 Json Tensor::array(const std::string& name) const {
-  const std::vector<Part> parts = parts_of(q_.spec, {static_cast<uint64_t>(q_.rows), static_cast<uint64_t>(q_.cols)});
+  const std::vector<Part> parts = parts_of(q_.spec, shape_of(q_.rows, q_.cols));
   const Part* part = part_named(parts, name);
   if (part == nullptr) return {};
   const void* data = name == "codes"          ? static_cast<const void*>(q_.codes.data())
@@ -122,9 +122,8 @@ Json Tensor::to_layout(const std::string& scales, const std::string& nibbles) co
     const auto codes =
         packed ? golden::from_layout(golden::CodeLayout::low_first, q_.codes, q_.rows, cols, "codes") : q_.codes;
     const std::vector<uint8_t> made = golden::to_layout(order, codes, q_.rows, cols);
-    out["codes"] = order == golden::CodeLayout::high_first
-                       ? copied(made, {static_cast<uint64_t>(q_.rows), static_cast<uint64_t>(q_.code_row_bytes())})
-                       : copied(made);
+    out["codes"] =
+        order == golden::CodeLayout::high_first ? copied(made, shape_of(q_.rows, q_.code_row_bytes())) : copied(made);
   }
   if (!out["scales"].is_null() && layout != golden::ScaleLayout::linear)
     out["scales"] = copied(golden::to_layout(layout, q_.scales, q_.geometry.scale_rows, q_.geometry.scale_cols));

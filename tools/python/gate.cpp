@@ -101,9 +101,7 @@ Json array_of(Dtype dtype, const Shape& shape, const void* data, std::shared_ptr
           {"owner", address_of(std::const_pointer_cast<void>(std::move(owner)))}};
 }
 
-Operand Operand::transposed() const {
-  return {view.transposed(), {static_cast<uint64_t>(view.cols), static_cast<uint64_t>(view.rows)}};
-}
+Operand Operand::transposed() const { return {view.transposed(), shape_of(view.cols, view.rows)}; }
 
 Operand operand_of(const Arguments& given, const char* name) {
   const Json& array = given.json(name);

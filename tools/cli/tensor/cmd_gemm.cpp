@@ -184,7 +184,7 @@ void run_gemm(const CLI::App& app, const GemmOptions& o) {
   if (o.hadamard != 0 && (a.ready || b.ready))
     throw Error("--hadamard: codes cannot be rotated; it is for operands of numbers");
 
-  const Shape shape = {static_cast<uint64_t>(m), static_cast<uint64_t>(n)};
+  const Shape shape = shape_of(m, n);
   std::vector<float> c(element_count("gemm: C", shape));
   const std::vector<float> added = load_term("--c", o.c, m, n), bias = load_term("--bias", o.bias, 1, n);
   const Dtype dtype = epilogue.output == OutputType::fp32   ? Dtype::f32
