@@ -95,8 +95,7 @@ std::vector<ReportColumn> quality_columns(const sweeps::Results& results) {
 double weight_bits(const std::string& config) {
   const Json all = Json::parse(config);
   const Json& recipe = all.contains("eval") ? all["eval"]["recipe"] : all["recipe"];
-  const cost::OperandFacts facts = cost::facts_of(sim::recipe_from_json(recipe, "configuration")).fprop.b;
-  return facts.element_bits + facts.scale_bits / facts.scale_block;
+  return cost::facts_of(sim::recipe_from_json(recipe, "configuration")).fprop.b.stored_bits();
 }
 
 ReportRun run_of(const sweeps::Results& results, const sweeps::ConfigResult& config, const sweeps::RunRecord& run,
