@@ -171,6 +171,7 @@ Json canonical(const Json& given) {
     JsonReader branch(given.at("branch"), "branch");
     const JsonReader recipe = branch.at("recipe"), at = branch.at("at");
     result["branch"] = {{"recipe", canonical_recipe(recipe.json(), recipe.place())}, {"at", at.number(0, 1e9)}};
+    if (const double mark = at.json(); mark > 1 && mark != std::floor(mark)) at.fail("expected whole steps from 1 on");
     if (const auto distil = branch.find("distil"); distil && distil->number(0, 1) > 0)
       result["branch"]["distil"] = distil->number(0, 1);
     branch.finish();

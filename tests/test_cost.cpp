@@ -514,6 +514,29 @@ TEST_CASE("attention and head run in high precision", "[quick]") {
   REQUIRE(group(again, "attention") == 7.0 * 64 * 16 * 128 / 1024);
 }
 
+TEST_CASE("what trains alike costs alike, wherever the words stand", "[quick]") {
+  const Model llama = load_model("llama3_8b");
+  const Hardware b200 = load_hardware("b200");
+  const auto of = [&](const char* text) { return evaluate(sim::recipe_from_json(Json::parse(text)), llama, b200, {}); };
+  const auto alike = [&](const char* a, const char* b) {
+    INFO(a << " " << b);
+    const CostResult x = of(a), y = of(b);
+    CHECK(x.step_time_s == Approx(y.step_time_s));
+    CHECK(x.memory.weights == Approx(y.memory.weights));
+  };
+  alike(R"({"base": "nvfp4", "quantise": false})", R"("fp32")");
+  alike(R"({"base": "nvfp4", "quantise": false, "weights": {"average": {"decay": 0.9, "from": 1}}})", R"("fp32")");
+  alike(R"({"base": "bf16", "layers": [{"match": "*", "sparse": "2:4"}]})", R"({"base": "bf16", "sparse": "2:4"})");
+  alike(R"({"base": "bf16", "layers": [{"match": "*", "all": {"split": {"method": "low_rank", "share": 0.1}}}]})",
+        R"({"base": "bf16", "all": {"split": {"method": "low_rank", "share": 0.1}}})");
+  alike(R"({"base": "nvfp4", "layers": {"skip_last": 0.15}})",
+        R"({"base": "nvfp4", "layers": [{"last": 0.15, "recipe": "bf16"}]})");
+  alike(R"({"base": "nvfp4", "layers": {"names": []}, "weights": {"average": {"decay": 0.9, "from": 1}}})",
+        R"("bf16")");
+  alike(R"({"base": "nvfp4", "fprop": {"b": {"source": "fprop_quantised"}}})", R"("nvfp4")");
+  CHECK_THROWS_WITH(of(R"({"base": "nvfp4", "fprop": {"*": {"block": 24}}})"), Catch::Contains("fprop"));
+}
+
 TEST_CASE("communication, energy, memory, points", "[quick]") {
   const Recipe recipe = uniform(mxfp4_spec);
   CostOptions options;

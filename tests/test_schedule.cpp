@@ -168,6 +168,8 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
   fails("layers", R"([{"recipe": "bf16"}])", "expected one of match, kind, first and last");
   fails("layers", R"([{"last": 1, "first": 1, "recipe": "bf16"}])", "expected one of match, kind, first and last");
   fails("layers", R"([{"last": 1}])", "expected a recipe or changes of products");
+  fails("layers", R"([{"last": 1.5, "recipe": "bf16"}])", "expected whole layers");
+  fails("layers", R"({"skip_first": 1.5})", "expected whole layers");
   fails("layers", R"([{"last": 1, "recipe": "bf16", "fprop": {}}])", "found both");
   fails("layers", R"([{"match": "", "recipe": "bf16"}])", "expected a pattern over layer names");
   fails("layers", R"([{"kind": "ffm", "recipe": "bf16"}])", "attention");
@@ -192,6 +194,48 @@ TEST_CASE("rules and phases read back as they are, and wrong ones say what is ac
                     Catch::Contains("kind attention selects no layer") && Catch::Contains("ffn, head"));
   CHECK(run("classifier", with_layers(R"([{"kind": "attention", "recipe": "bf16", "optional": true}])"), 1).digest ==
         run("classifier", "mxfp4", 1).digest);
+}
+
+TEST_CASE("fields of a product leave split and mask alone, RECIPE.fprop brings its own", "[quick]") {
+  const auto of = [](const char* text) { return sim::recipe_from_json(Json::parse(text)); };
+  const Sparsity mask = of(R"("nvfp4_4to8")").sparse;
+  REQUIRE(mask != Sparsity::none);
+  const sim::LayerPlace place = {"block0.q", 0, 14};
+  const char* fields = R"([{"match": "*", "fprop": {"a": {}, "b": {}, "accumulator": "fp32_block"}}])";
+  for (const char* base : {"hot_channels", "nvfp4_4to8"}) {
+    const sim::TrainingRecipe r = sim::recipe_from_json({{"base", base}, {"layers", Json::parse(fields)}});
+    CHECK(sim::products_at(r, r, place, -1).fprop.split == r.fprop.split);
+    CHECK(sim::sparsity_at(r, r.sparse, place, -1) == r.sparse);
+  }
+  struct Case {
+    const char* words;
+    Sparsity mask;
+  };
+  for (const Case& c : {Case{R"("base": "nvfp4", "fprop": "nvfp4_4to8.fprop")", mask},
+                        {R"("base": "nvfp4", "dgrad": "nvfp4_4to8.dgrad")", Sparsity::none},
+                        {R"("base": "nvfp4_4to8", "fprop": "nvfp4.fprop")", Sparsity::none},
+                        {R"("base": "nvfp4_4to8", "all": "nvfp4.fprop")", Sparsity::none},
+                        {R"("base": "nvfp4_4to8", "fprop": "nvfp4.fprop", "sparse": "4:8")", mask},
+                        {R"("base": "nvfp4_4to8", "wgrad": "bf16.wgrad")", mask}}) {
+    INFO(c.words);
+    CHECK(of(("{" + std::string(c.words) + "}").c_str()).sparse == c.mask);
+    if (std::string(c.words).find("sparse") != std::string::npos) continue;
+    // The same as a rule.
+    Json words = Json::parse("{" + std::string(c.words) + "}"), rule = words;
+    rule.erase("base");
+    rule["match"] = "*";
+    const sim::TrainingRecipe r = sim::recipe_from_json({{"base", words["base"]}, {"layers", {rule}}});
+    CHECK(sim::sparsity_at(r, r.sparse, place, -1) == c.mask);
+  }
+}
+
+TEST_CASE("a product of a file has bf16 beside it, in attention too", "[quick]") {
+  const test::TemporaryFolder folder;
+  test::write_text(folder / "kv.json", R"({"base": "bf16", "center_keys": true, "attn": {"kv": {"preset": "nvfp4"}}})");
+  for (const char* part : {"@fprop", "@wgrad", "@weights"}) {
+    const sim::TrainingRecipe r = sim::recipe_from_json(folder / "kv.json" + part);
+    CHECK_FALSE((r.attention.any() || r.center_keys));
+  }
 }
 
 TEST_CASE("a recipe that names itself is an error, wherever it does", "[quick]") {

@@ -63,7 +63,7 @@ LayerPolicy layers_from(JsonReader given) {
     return p;
   }
   p.kind = first ? Kind::skip_first : Kind::skip_last;
-  p.amount = (first ? *first : *last).number(0, 1e6);
+  p.amount = layers_number(first ? *first : *last);
   return p;
 }
 
@@ -136,10 +136,13 @@ TrainingRecipe from_object(JsonReader given) {
     const std::vector<std::string> words = words_of_optimizer();
     r.optimizer = words[value->word(words)];
   }
+  Sparsity mask = r.sparse, unmasked = mask;  // RECIPE.fprop brings its recipe's; the other products have none
   if (const auto all = given.find("all", {"all three products, before the single ones"}))
-    for (int i = 0; i < 3; ++i) set_product(product_of(r, i), *all);
+    for (int i = 0; i < 3; ++i) set_product(product_of(r, i), mask, *all);
   for (int i = 0; i < 3; ++i)
-    if (const auto gemm = given.find(product_words[i], {gemm_docs[i]})) set_product(product_of(r, i), *gemm);
+    if (const auto gemm = given.find(product_words[i], {gemm_docs[i]}))
+      set_product(product_of(r, i), i == 0 ? mask : unmasked, *gemm);
+  if (!given.json().contains("sparse")) r.sparse = mask;
   given.finish();
   return r;
 }
@@ -165,6 +168,7 @@ TrainingRecipe from_word(const std::string& word, const std::string& place) {
   for (int i = 0; i < 3; ++i)
     if (product_words[i] != *found) product_of(r, i) = uniform("bf16");
   if (*found != product_words[0]) r.sparse = Sparsity::none;  // fprop's weights are another recipe's
+  r.attention = {}, r.center_keys = false;
   if (is_weights) {
     r.doc = "weights of " + whole + " in the forward product, all else in bf16";
     r.fprop.a = uniform("bf16").a;

@@ -69,20 +69,24 @@ Json products_json(const std::string& word, const std::string& place) {
   return change;
 }
 
-// "bf16.fprop", or an object.
-Json product_json(const JsonReader& given) {
+// "bf16.fprop", which brings its recipe's mask along, or an object.
+void add_product(Json& change, const std::string& key, const JsonReader& given) {
   given.note_form(R"({"type": "string"})");
   if (!given.json().is_string()) {
     GemmSpec tried;
     set_gemm(tried, given);  // words and types
-    return given.json();
+    change[key] = given.json();
+    return;
   }
   const std::string word = given.text();
   const size_t dot = word.rfind('.');
   const std::string product = dot == std::string::npos ? "" : word.substr(dot + 1);
   if (std::find(std::begin(product_words), std::end(product_words), product) == std::end(product_words))
     given.fail("expected a product or RECIPE.PRODUCT (bf16.fprop), found " + shown(given.json()));
-  return products_json(word.substr(0, dot), given.place()).at(product);
+  const Json products = products_json(word.substr(0, dot), given.place());
+  change[key] = products.at(product);
+  if (product == "fprop" && (key == "fprop" || key == "all") && products.contains("sparse"))
+    change["sparse"] = products["sparse"];
 }
 
 // What a rule or a phase changes; empty when it says nothing.
@@ -90,10 +94,10 @@ Json change_from(JsonReader& given) {
   Json change = Json::object();
   const auto recipe = given.find("recipe", {"recipe whose three products count instead"});
   if (recipe && recipe->notes() != nullptr) recipe->note_words(recipe_names());
-  if (const auto all = given.find("all", {"changes of all three products"})) change["all"] = product_json(*all);
+  if (const auto all = given.find("all", {"changes of all three products"})) add_product(change, "all", *all);
   for (const char* key : product_words)
     if (const auto product = given.find(key, {"changes of one product: fields, or RECIPE.PRODUCT (bf16.fprop)"}))
-      change[key] = product_json(*product);
+      add_product(change, key, *product);
   if (recipe && !change.empty()) given.fail("expected a recipe or changes of products, found both");
   if (recipe) change = products_json(recipe->text(), recipe->place());
   if (const auto sparse = given.find("sparse", {"mask of the weights instead"}))
@@ -101,9 +105,13 @@ Json change_from(JsonReader& given) {
   return change;
 }
 
-// A recipe's product in full, not single fields of it.
+// A recipe's product in full, as it is written, not single fields of it.
 bool is_whole(const Json& change) {
-  return change.contains("accumulator") && change.contains("a") && change.contains("b");
+  GemmSpec own;
+  set_gemm(own, change, "");
+  for (const bool is_fprop : {false, true})
+    if (fp4::to_json(fp4::canonical(own, is_fprop), is_fprop) == change) return true;
+  return false;
 }
 
 // It takes the place of the one before; a split that it lacks goes, too.
@@ -121,7 +129,7 @@ void apply(fp4::Recipe& r, const Json& change, const std::string& place) {
 }
 
 void apply_mask(Sparsity& sparsity, const Json& change) {
-  const auto fprop = change.find("fprop");
+  const auto fprop = change.find(change.contains("fprop") ? "fprop" : "all");
   if (const auto own = change.find("sparse"); own != change.end())
     sparsity = find_row(sparsity_table, own->get<std::string>())->id;
   else if (fprop != change.end() && is_whole(*fprop))
@@ -151,10 +159,18 @@ fp4::Recipe checked(fp4::Recipe r, const std::string& place) {
 
 }  // namespace
 
-void set_product(GemmSpec& product, const JsonReader& given) {
-  if (given.json().is_string()) return apply_product(product, product_json(given), given.place());
-  given.note_form(R"({"type": "string"})");
-  set_gemm(product, given);
+void set_product(GemmSpec& product, Sparsity& mask, const JsonReader& given) {
+  Json change;
+  add_product(change, "fprop", given);
+  apply_product(product, change["fprop"], given.place());
+  if (given.json().is_string() && given.json().get<std::string>().ends_with(".fprop")) apply_mask(mask, change);
+}
+
+double layers_number(const JsonReader& given) {
+  const double amount = given.number(0, 1e6);
+  if (amount > 1 && amount != std::floor(amount))
+    given.fail("expected whole layers from 1 on, or a share of all below");
+  return amount;
 }
 
 int layers_at_end(double amount, int count) {
@@ -276,7 +292,7 @@ std::vector<LayerRule> rules_from(const JsonReader& list) {
         kinds.insert(kinds.end(), std::begin(own_kinds), std::end(own_kinds));
         rule.word = kinds[value->word(kinds)];
       } else {
-        rule.amount = value->number(0, 1e6);
+        rule.amount = layers_number(*value);
       }
     }
     read_field(given, "optional", "`match` and `kind` may select no layer", rule.optional);

@@ -372,7 +372,7 @@ const Schema& train_schema() {
       {"beta1", 0.9, "decay of the first moment", {}, 0, 1},
       {"beta2", 0.95, "decay of the second moment", {}, 0, 1},
       {"eps", 1e-8, "added to the root of the second moment", {}, 0, 1},
-      {"weight_decay", 0.0, "decoupled weight decay (sgd: L2)", {}, 0, 1e3},
+      {"weight_decay", 0.0, "decoupled weight decay of adamw (sgd: L2, adam: none)", {}, 0, 1e3},
       {"momentum", 0.0, "of sgd", {}, 0, 1},
       {"clip", 0.0, "largest global gradient norm, 0: no clipping", {}, 0, 1e9},
   };

@@ -2,12 +2,15 @@
 // a rounding or a sign policy draws random bits. fp16 costs what bf16 costs.
 #include "sweeps/cost/adapt.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
 
 #include "fp4/presets.h"
+#include "sim/rules/recipe.h"
 #include "sim/rules/split.h"
 
 namespace fp4::cost {
@@ -60,11 +63,9 @@ SplitFacts split_facts(const SplitSpec& split) {
 
 GemmFacts gemm_facts(const GemmSpec& gemm, bool quantise) {
   GemmFacts facts{facts_of(gemm.a), facts_of(gemm.b), hadamard_facts(gemm.hadamard), split_facts(gemm.split)};
-  if (!quantise) {
-    facts.a = facts.b = OperandFacts{};
-    facts.hadamard = {};
-    facts.split = {};
-  }
+  if (quantise) return facts;
+  facts = {};
+  facts.a.element_bits = facts.b.element_bits = 32;  // trained as fp32
   return facts;
 }
 
@@ -135,6 +136,7 @@ RecipeFacts facts_in(const sim::TrainingRecipe& recipe, int phase) {
   if (recipe.weights.every > 0) facts.weight_bytes += 36.0 * recipe.weights.window / recipe.weights.every;
   if (recipe.weights.ramp_every > 0)
     facts.weight_bytes += 20 + 16.0 * recipe.weights.ramp_window / recipe.weights.ramp_every;
+  if (!recipe.quantise) facts.weight_bytes = 0;
   facts.by_depth = std::any_of(recipe.rules.begin(), recipe.rules.end(), [](const sim::LayerRule& rule) {
     return rule.by == sim::LayerRule::By::first || rule.by == sim::LayerRule::By::last;
   });
@@ -205,6 +207,8 @@ RecipeFacts facts_of(const Recipe& recipe) {
   facts.fprop = gemm_facts(recipe.fprop, recipe.quantise);
   facts.dgrad = gemm_facts(recipe.dgrad, recipe.quantise);
   facts.wgrad = gemm_facts(recipe.wgrad, recipe.quantise);
+  // Only a backward product's b can be forward's.
+  for (OperandFacts* own : {&facts.fprop.a, &facts.fprop.b, &facts.dgrad.a, &facts.wgrad.a}) own->from_fprop = false;
   if (recipe.wgrad.split.kind == Split::hot_channels) {
     facts.wgrad.split.adds = false;  // columns of the result
     const SplitSpec& fprop = recipe.fprop.split;
@@ -226,6 +230,8 @@ RecipeFacts facts_of(const Recipe& recipe) {
 }
 
 RecipeFacts facts_of(const sim::TrainingRecipe& recipe, int steps) {
+  if (const std::string reason = sim::invalid_reason(recipe); !reason.empty())
+    throw Error(fmt::format("recipe {}: {}", recipe.name, reason));
   RecipeFacts facts = facts_in(recipe, recipe.phases.empty() ? -1 : 0);
   for (const double share : sim::phase_shares(recipe, steps)) {
     facts.phases.push_back(facts_in(recipe, static_cast<int>(facts.phases.size())));

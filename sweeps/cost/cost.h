@@ -131,6 +131,7 @@ struct PlannedLinear {
   int64_t quantised = 0;
   int64_t high = 0;
   RecipeFacts::LayerFacts facts = nullptr;  // what the quantised columns follow by rules; null: the recipe
+  double quantised_parameters() const { return static_cast<double>(linear->in * quantised * blocks * linear->experts); }
 };
 
 /// Layers are counted in the order of the forward pass; a share below 1 is of all quantisable layers, rounded to

@@ -56,8 +56,10 @@ void add_row(std::vector<PlannedLinear>& plan, const PlannedLinear& row) {
 }
 
 bool is_high(const RecipeFacts& facts, const std::string& high_class) {
-  return format_class(facts.fprop) == high_class && format_class(facts.dgrad) == high_class &&
-         format_class(facts.wgrad) == high_class;
+  const auto is_plain = [&](const GemmFacts& gemm) {
+    return format_class(gemm) == high_class && !gemm.b.masked && gemm.split.second == 0 && gemm.split.rank == 0;
+  };
+  return is_plain(facts.fprop) && is_plain(facts.dgrad) && is_plain(facts.wgrad);
 }
 
 // Columns of one fused linear under the same rules are one row.

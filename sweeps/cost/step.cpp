@@ -303,7 +303,9 @@ class StepBuilder {
     work.bytes = w.optimizer_bytes * parameters;
     add("optimizer", "", "optimizer", work, false);
     if (recipe_.weight_bytes == 0 || recipe_.free_quantisation) return;
-    work.bytes = recipe_.weight_bytes * static_cast<double>(model_.linear_parameters()) / shards();
+    double quantised = 0;  // the rules leave other layers alone
+    for (const PlannedLinear& row : plan_layers(model_, recipe_)) quantised += row.quantised_parameters();
+    work.bytes = recipe_.weight_bytes * quantised / shards();
     add("weight rules", "", "optimizer", work, false);
   }
 

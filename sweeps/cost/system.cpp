@@ -35,7 +35,6 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
   const double replica = options.parallel.replica(), replicas = options.devices / replica;
   const Sharding sharding = options.parallel.sharding;
   const double parameters = static_cast<double>(model.parameters()) / replica;
-  const double linear = static_cast<double>(model.linear_parameters()) / replica;
   const double shard = sharding == Sharding::none ? 1 : replicas;
   const double high = recipe.high_class == "fp32" ? 4 : 2;
   // The weights that GEMMs read: both quantised copies beside the bf16 ones they are made from.
@@ -46,14 +45,8 @@ MemoryFootprint memory_footprint(const RecipeFacts& recipe, const Model& model, 
       if (operand->quantised || operand->masked) bytes += stored_bytes(*operand);
     return bytes;
   };
-  if (!recipe.at_layer) {
-    memory.weights += linear * copies(recipe);
-  } else {
-    for (const PlannedLinear& row : plan_layers(model, recipe))
-      if (row.facts)
-        memory.weights += static_cast<double>(row.linear->in * row.quantised * row.blocks * row.linear->experts) *
-                          copies(*row.facts) / replica;
-  }
+  for (const PlannedLinear& row : plan_layers(model, recipe))
+    memory.weights += row.quantised_parameters() * copies(row.facts ? *row.facts : recipe) / replica;
   // Gathered: two blocks, the one at work and the next.
   if (sharding == Sharding::full)
     memory.weights =

@@ -129,6 +129,7 @@ void parse_branch(Grid& grid, JsonReader branch) {
   for (const double share : shares)
     for (const JsonReader& mark : marks.list(1)) {
       const double at = mark.number(0, 1e9);
+      if (at > 1 && at != std::floor(at)) mark.fail("expected whole steps from 1 on");
       if (at == 0 && share > 0) continue;
       std::string label = at == 0 ? "none" : recipe + "@" + mark.json().dump();
       if (share > 0) label += "+distil" + (share == 1 ? "" : Json(share).dump());

@@ -104,7 +104,7 @@ function interval_text(column, mean, low, high) {
 
 // " ± half" of an interval about the mean, " [low, high]" of one that leans to a side, as a race's may; '' of none.
 function spread_text(text, mean, low, high) {
-  if (!Number.isFinite(low) || !Number.isFinite(high)) return '';
+  if (!(high > low)) return '';
   const leans = Math.abs(low + high - 2 * mean) > 0.02 * (high - low);
   return leans ? ` [${text(low)}, ${text(high)}]` : ` ± ${text((high - low) / 2)}`;
 }

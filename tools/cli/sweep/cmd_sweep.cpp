@@ -64,6 +64,8 @@ std::pair<size_t, size_t> parse_shard(const std::string& text) {
 double measured_seconds(const sweeps::Simulator& simulator, const sweeps::ConfigRecord& config) {
   const auto seconds_of = [&](int steps) {
     nlohmann::json shorter = nlohmann::json::parse(config.config);
+    if (const auto branch = shorter.find("branch"); branch != shorter.end() && branch->at("at") >= 1)
+      (*branch)["at"] = branch->at("at").get<double>() / shorter["train"]["steps"].get<double>();
     shorter["train"]["steps"] = steps;
     const nlohmann::json canonical = simulator.canonical(shorter);
     const auto start = std::chrono::steady_clock::now();
