@@ -420,7 +420,7 @@ TEST_CASE("what a screened front can see comes from its steps, and one seed has 
   const auto sd_to_next = [&](size_t i) {
     std::vector<double> differences;
     REQUIRE((front.points[i].on_front && front.points[i + 1].on_front));
-    for (const uint64_t seed : {1, 2, 3, 4, 5})
+    for (uint64_t seed = 1; seed <= 5; ++seed)
       differences.push_back(*front.points[i].config->run(seed)->loss - *front.points[i + 1].config->run(seed)->loss);
     return summarise(differences).sd;
   };
