@@ -14,6 +14,7 @@
 #include "sim/engine/quantized_linear.h"
 #include "sim/net/layers.h"
 #include "sim/rules/recipe.h"
+#include "sim/rules/schedule.h"
 #include "sim/train/checkpoint.h"
 #include "src/backends/signature.h"
 #include "src/files/sha256.h"
@@ -170,8 +171,8 @@ Json canonical(const Json& given) {
   if (given.contains("branch")) {
     JsonReader branch(given.at("branch"), "branch");
     const JsonReader recipe = branch.at("recipe"), at = branch.at("at");
-    result["branch"] = {{"recipe", canonical_recipe(recipe.json(), recipe.place())}, {"at", at.number(0, 1e9)}};
-    if (const double mark = at.json(); mark > 1 && mark != std::floor(mark)) at.fail("expected whole steps from 1 on");
+    result["branch"] = {{"recipe", canonical_recipe(recipe.json(), recipe.place())},
+                        {"at", sim::share_or_count(at, 1e9, "steps")}};
     if (const auto distil = branch.find("distil"); distil && distil->number(0, 1) > 0)
       result["branch"]["distil"] = distil->number(0, 1);
     branch.finish();

@@ -216,7 +216,11 @@ TEST_CASE("fields of a product leave split and mask alone, RECIPE.fprop brings i
                         {R"("base": "nvfp4_4to8", "fprop": "nvfp4.fprop")", Sparsity::none},
                         {R"("base": "nvfp4_4to8", "all": "nvfp4.fprop")", Sparsity::none},
                         {R"("base": "nvfp4_4to8", "fprop": "nvfp4.fprop", "sparse": "4:8")", mask},
-                        {R"("base": "nvfp4_4to8", "wgrad": "bf16.wgrad")", mask}}) {
+                        {R"("base": "nvfp4_4to8", "wgrad": "bf16.wgrad")", mask},
+                        {R"("base": "nvfp4", "all": "nvfp4_4to8.fprop", "fprop": "nvfp4.fprop")", Sparsity::none},
+                        {R"("base": "nvfp4_4to8", "all": "nvfp4.fprop", "fprop": {"a": {}})", Sparsity::none},
+                        {R"("base": "nvfp4_4to8", "fprop": "nvfp4.dgrad")", Sparsity::none},
+                        {R"("base": "nvfp4_4to8", "all": "nvfp4.dgrad")", Sparsity::none}}) {
     INFO(c.words);
     CHECK(of(("{" + std::string(c.words) + "}").c_str()).sparse == c.mask);
     if (std::string(c.words).find("sparse") != std::string::npos) continue;

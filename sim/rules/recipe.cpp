@@ -63,7 +63,7 @@ LayerPolicy layers_from(JsonReader given) {
     return p;
   }
   p.kind = first ? Kind::skip_first : Kind::skip_last;
-  p.amount = layers_number(first ? *first : *last);
+  p.amount = share_or_count(first ? *first : *last, 1e6, "layers");
   return p;
 }
 
@@ -136,12 +136,12 @@ TrainingRecipe from_object(JsonReader given) {
     const std::vector<std::string> words = words_of_optimizer();
     r.optimizer = words[value->word(words)];
   }
-  Sparsity mask = r.sparse, unmasked = mask;  // RECIPE.fprop brings its recipe's; the other products have none
+  Sparsity mask = r.sparse;
   if (const auto all = given.find("all", {"all three products, before the single ones"}))
-    for (int i = 0; i < 3; ++i) set_product(product_of(r, i), mask, *all);
+    for (int i = 0; i < 3; ++i) set_product(product_of(r, i), &mask, *all);
   for (int i = 0; i < 3; ++i)
     if (const auto gemm = given.find(product_words[i], {gemm_docs[i]}))
-      set_product(product_of(r, i), i == 0 ? mask : unmasked, *gemm);
+      set_product(product_of(r, i), i == 0 ? &mask : nullptr, *gemm);
   if (!given.json().contains("sparse")) r.sparse = mask;
   given.finish();
   return r;

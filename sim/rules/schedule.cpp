@@ -85,8 +85,9 @@ void add_product(Json& change, const std::string& key, const JsonReader& given) 
     given.fail("expected a product or RECIPE.PRODUCT (bf16.fprop), found " + shown(given.json()));
   const Json products = products_json(word.substr(0, dot), given.place());
   change[key] = products.at(product);
-  if (product == "fprop" && (key == "fprop" || key == "all") && products.contains("sparse"))
-    change["sparse"] = products["sparse"];
+  if (key != "fprop" && key != "all") return;
+  change.erase("sparse");
+  if (product == "fprop" && products.contains("sparse")) change["sparse"] = products["sparse"];
 }
 
 // What a rule or a phase changes; empty when it says nothing.
@@ -129,11 +130,10 @@ void apply(fp4::Recipe& r, const Json& change, const std::string& place) {
 }
 
 void apply_mask(Sparsity& sparsity, const Json& change) {
-  const auto fprop = change.find(change.contains("fprop") ? "fprop" : "all");
+  for (const char* key : {"all", "fprop"})
+    if (const auto product = change.find(key); product != change.end() && is_whole(*product)) sparsity = Sparsity::none;
   if (const auto own = change.find("sparse"); own != change.end())
     sparsity = find_row(sparsity_table, own->get<std::string>())->id;
-  else if (fprop != change.end() && is_whole(*fprop))
-    sparsity = Sparsity::none;
 }
 
 constexpr std::string_view condition = "gradient_noise_ratio < ";
@@ -159,17 +159,16 @@ fp4::Recipe checked(fp4::Recipe r, const std::string& place) {
 
 }  // namespace
 
-void set_product(GemmSpec& product, Sparsity& mask, const JsonReader& given) {
+void set_product(GemmSpec& product, Sparsity* mask, const JsonReader& given) {
   Json change;
   add_product(change, "fprop", given);
   apply_product(product, change["fprop"], given.place());
-  if (given.json().is_string() && given.json().get<std::string>().ends_with(".fprop")) apply_mask(mask, change);
+  if (mask != nullptr) apply_mask(*mask, change);
 }
 
-double layers_number(const JsonReader& given) {
-  const double amount = given.number(0, 1e6);
-  if (amount > 1 && amount != std::floor(amount))
-    given.fail("expected whole layers from 1 on, or a share of all below");
+double share_or_count(const JsonReader& given, double high, const char* unit) {
+  const double amount = given.number(0, high);
+  if (amount > 1 && amount != std::floor(amount)) given.fail(fmt::format("expected whole {} from 1 on", unit));
   return amount;
 }
 
@@ -292,7 +291,7 @@ std::vector<LayerRule> rules_from(const JsonReader& list) {
         kinds.insert(kinds.end(), std::begin(own_kinds), std::end(own_kinds));
         rule.word = kinds[value->word(kinds)];
       } else {
-        rule.amount = layers_number(*value);
+        rule.amount = share_or_count(*value, 1e6, "layers");
       }
     }
     read_field(given, "optional", "`match` and `kind` may select no layer", rule.optional);
@@ -314,8 +313,7 @@ std::vector<Phase> phases_from(const JsonReader& list) {
     const auto until =
         given.find("until", {"steps after which the next phase begins, or a share below 1; the last has none"});
     phase.is_marked = until.has_value();
-    if (until) phase.until = until->number(0, 1e9);
-    if (phase.until > 1 && phase.until != std::floor(phase.until)) given.fail("expected whole steps from 1 on");
+    if (until) phase.until = share_or_count(*until, 1e9, "steps");
     if (const auto when =
             given.find("when", {"the phase begins once this holds, for good: gradient_noise_ratio < 1.73"}))
       phase.when = threshold_of(*when);

@@ -106,11 +106,11 @@ std::vector<double> phase_shares(const TrainingRecipe& recipe, int steps);
 void check_rules(const TrainingRecipe& recipe, const std::vector<LayerPlace>& layers, const std::string& place);
 
 /// Reads a product: fields laid over it, or another recipe's whole product by its words, RECIPE.PRODUCT (bf16.fprop).
-/// RECIPE.fprop sets `mask` to its recipe's.
-void set_product(GemmSpec& product, Sparsity& mask, const JsonReader& given);
+/// The latter sets `mask`, where that is not null, to what RECIPE.fprop has, or to none.
+void set_product(GemmSpec& product, Sparsity* mask, const JsonReader& given);
 
-/// A number of layers, or a share of all below 1.
-double layers_number(const JsonReader& given);
+/// A whole number of layers or steps, or a share of all below 1.
+double share_or_count(const JsonReader& given, double high, const char* unit);
 
 /// Readers and canonical JSON of the two fields. A `recipe` becomes its three products in full.
 std::vector<LayerRule> rules_from(const JsonReader& list);

@@ -1,5 +1,4 @@
 // A profile of one's own; see hardware.h. The ratios are those of B200 and MI355X (sweeps/hardware).
-
 #include "src/text/error.h"
 #include "sweeps/cost/hardware.h"
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/rules/schedule.h"
 #include "src/files/sha256.h"
 #include "src/text/error.h"
 #include "src/text/read_field.h"
@@ -128,8 +129,7 @@ void parse_branch(Grid& grid, JsonReader branch) {
     for (const JsonReader& share : distil->list(1)) shares.push_back(share.number(tiny, 1));
   for (const double share : shares)
     for (const JsonReader& mark : marks.list(1)) {
-      const double at = mark.number(0, 1e9);
-      if (at > 1 && at != std::floor(at)) mark.fail("expected whole steps from 1 on");
+      const double at = sim::share_or_count(mark, 1e9, "steps");
       if (at == 0 && share > 0) continue;
       std::string label = at == 0 ? "none" : recipe + "@" + mark.json().dump();
       if (share > 0) label += "+distil" + (share == 1 ? "" : Json(share).dump());

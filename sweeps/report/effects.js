@@ -10,15 +10,17 @@ function effect_groups(task) {
   for (const row of named_rows('effects', words, ['mean', 'low', 'high', 'q10', 'q90', 'share'])) {
     const {axis: name, reference} = row;
     if (row.task !== task) continue;
-    if (!groups.has(name)) groups.set(name, {name, label: model.axis(name)?.label ?? name, reference, rows: []});
-    if (row.value !== groups.get(name).reference && Number.isFinite(row.mean)) groups.get(name).rows.push(row);
+    if (!groups.has(name)) groups.set(name, {name, label: model.axis(name)?.label ?? name, reference, rows: [], without: []});
+    if (row.value === groups.get(name).reference) continue;
+    if (Number.isFinite(row.mean)) groups.get(name).rows.push(row);
+    else groups.get(name).without.push(`${row.value}: ${effect_word(row)}`);
   }
-  const list = [...groups.values()].filter((group) => group.rows.length);
+  const list = [...groups.values()].filter((group) => group.rows.length || group.without.length);
   for (const group of list) {
     group.size = Math.max(0, ...group.rows.map((row) => row.mean)) - Math.min(0, ...group.rows.map((row) => row.mean));
     group.rows.sort((a, b) => a.mean - b.mean);
   }
-  return list.sort((a, b) => b.size - a.size);
+  return list.some((group) => group.rows.length) ? list.sort((a, b) => b.size - a.size) : [];
 }
 
 // Signed logarithm where one effect is far larger than the usual one, so that the small ones are told apart.
@@ -85,7 +87,8 @@ function paint_effects() {
   );
   const lines = [];
   for (const group of shown) {
-    lines.push({header: true, group, text: group.label});
+    const without = group.without.length ? `, without a seed: ${group.without.join('; ')}` : '';
+    lines.push({header: true, group, text: group.label + without});
     for (const row of group.rows) lines.push({...row, group, text: row.value || 'not applicable'});
   }
   const narrow = is_narrow();

@@ -3,6 +3,7 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -122,7 +123,9 @@ class Commands(unittest.TestCase):
         self.assertEqual(repr(mine.table(weights={"sr": 2}).rows()), repr(f4.table(mine, weight={"sr": 2}).rows()))
         with self.assertRaisesRegex(f4.Error, "GRID: .*int64"):
             f4.sweep({**GRID, "seeds": np.int64(1)}, out=mine)
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(io.StringIO()) as said:
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
             pathlib.Path("outer.json").write_text(json.dumps(GRID))
             self.assertEqual(f4.sweep("outer.json", dry_run=True).folder, "tiny.sweep")
             tuned = {**GRID, "tune": {"train.lr": {"start": 0.01}}}

@@ -14,6 +14,7 @@
 #include "src/text/words.h"
 #include "src/threads/parallel.h"
 #include "sweeps/explore/sweep.h"
+#include "tasks/run.h"
 #include "tools/cli/options.h"
 #include "tools/cli/stop.h"
 #include "tools/cli/streams.h"
@@ -64,8 +65,10 @@ std::pair<size_t, size_t> parse_shard(const std::string& text) {
 double measured_seconds(const sweeps::Simulator& simulator, const sweeps::ConfigRecord& config) {
   const auto seconds_of = [&](int steps) {
     nlohmann::json shorter = nlohmann::json::parse(config.config);
-    if (const auto branch = shorter.find("branch"); branch != shorter.end() && branch->at("at") >= 1)
-      (*branch)["at"] = branch->at("at").get<double>() / shorter["train"]["steps"].get<double>();
+    if (shorter.contains("branch")) {  // as far through
+      const double share = tasks::branch_step(shorter) / shorter["train"]["steps"].get<double>();
+      shorter["branch"]["at"] = std::clamp(std::lround(share * steps), 1L, std::max(1L, steps - 1L));
+    }
     shorter["train"]["steps"] = steps;
     const nlohmann::json canonical = simulator.canonical(shorter);
     const auto start = std::chrono::steady_clock::now();

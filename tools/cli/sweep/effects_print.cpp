@@ -32,7 +32,10 @@ std::vector<std::string> effect_row(const Effect& effect, bool grouped) {
   row.push_back(effect.value);
   if (grouped) row.push_back(known("{:.3g}", effect.reference_gap));
   row.push_back(known("{:+.2g}", comparison.summary.n == 0 ? NAN : mean));
-  row.push_back(comparison.interval ? fmt::format("+-{:.2g}", comparison.interval->high - mean) : "");
+  const double above = comparison.interval ? comparison.interval->high - mean : NAN,
+               below = comparison.interval ? mean - comparison.interval->low : NAN;
+  const bool leans = std::fabs(above - below) > 0.02 * (above + below);
+  row.push_back(leans ? fmt::format("{:+.2g} .. {:+.2g}", mean - below, mean + above) : known("+-{:.2g}", above));
   row.push_back(std::isfinite(comparison.detectable) ? fmt::format("{:.2g}", comparison.detectable) : "");
   if (!grouped) row.push_back(known("{:+.1g}..", effect.low_decile) + known("{:+.1g}", effect.high_decile));
   row.push_back(known("{:.0f}% of ", 100 * effect.same_sign) + std::to_string(effect.settings));

@@ -251,7 +251,7 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
                         {"points", "", "switched-on techniques, a point each (score of arXiv 2509.17791)"},
                         {"fp4_share", "share", "multiply-adds in FP4, of all with attention and head"},
                         {"weight_bits", "bits",
-                         "a weight with its share of a scale, under the recipe that the network is judged by, in "
+                         "a weight with its share of a scale and a mask, under the recipe that the network is judged by, in "
                          "layers that follow no rule"}};
   for (const std::string& group : cost::cost_groups())
     input.cost_terms.push_back({group, group != "other" ? "" : cost::other_doc});

@@ -305,7 +305,7 @@ def sweep(grid, out=None, *, progress: bool = True, **options) -> Sweep:
         if options.get("dry_run"):
             print(said, end="")
         if out is None:
-            with contextlib.suppress(FileNotFoundError), open(file) as f:  # a built-in grid has no file
+            with contextlib.suppress(OSError), open(file, encoding="utf-8") as f:  # a built-in grid has no file
                 file = json.load(f)["name"]
             out = file + (".fixed.sweep" if options.get("fixed") else ".sweep")
     return Sweep(out)

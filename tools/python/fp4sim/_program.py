@@ -117,7 +117,7 @@ def run(words, *, progress=False, accepted=(0,)):
     except BaseException:
         _end(child)
         raise
-    if child.returncode in accepted:
+    if child.returncode == 0 or (child.returncode in accepted and out):  # an error prints no result
         return out.decode()
     raise _error(child.returncode, messages.text())
 

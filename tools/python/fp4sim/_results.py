@@ -131,7 +131,7 @@ class Result(dict):
     def table(self) -> Table:
         """The rows of the result; of a result without them its first list of objects."""
         lists = (value for value in self.values() if isinstance(value, list) and value and isinstance(value[0], dict))
-        return Table.of(self.get(self.rows_in) or next(lists, []))
+        return Table.of(self[self.rows_in] if self.rows_in in self else next(lists, []))
 
     def _line(self):
         rows = self.get(self.rows_in)
@@ -201,7 +201,7 @@ class Effects(Result):
         ax.axvline(0, color="0.7")
         ax.set_yticks(list(at))
         ax.set_yticklabels([" ".join(str(r[k]) for k in ("task", "axis", "value") if r.get(k) is not None) for r in rows])
-        ax.set_xlabel(f"difference of {self.get('y', 'loss')} [nats]")
+        ax.set_xlabel(f"difference of {self.get('y', 'loss')}")
         return ax
 
 
