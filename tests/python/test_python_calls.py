@@ -153,7 +153,7 @@ class Looks(unittest.TestCase):
         axes = table.plot("decibels", "nmse", by="spec")
         self.assertEqual((axes.get_xlabel(), axes.get_ylabel(), len(axes.collections)), ("decibels", "nmse", 2))
         axes = f4.train("regression", "mxfp4", steps=4).plot()
-        self.assertEqual(axes.get_ylabel(), "loss [nats]")
+        self.assertEqual(axes.get_ylabel(), "training and validation loss")
 
     def test_what_a_program_says_goes_to_the_log(self):
         with tempfile.TemporaryDirectory() as folder, self.assertLogs("fp4sim", logging.INFO) as told:

@@ -123,13 +123,14 @@ class Commands(unittest.TestCase):
         self.assertEqual(repr(mine.table(weights={"sr": 2}).rows()), repr(f4.table(mine, weight={"sr": 2}).rows()))
         with self.assertRaisesRegex(f4.Error, "GRID: .*int64"):
             f4.sweep({**GRID, "seeds": np.int64(1)}, out=mine)
-        self.addCleanup(os.chdir, os.getcwd())
+        back = os.getcwd()
         os.chdir(self.folder)
         with contextlib.redirect_stdout(io.StringIO()) as said:
             pathlib.Path("outer.json").write_text(json.dumps(GRID))
             self.assertEqual(f4.sweep("outer.json", dry_run=True).folder, "tiny.sweep")
             tuned = {**GRID, "tune": {"train.lr": {"start": 0.01}}}
             self.assertEqual(f4.sweep(tuned, fixed={"train.lr": 0.01}, dry_run=True).folder, "tiny.fixed.sweep")
+        os.chdir(back)
         self.assertIn("to do", said.getvalue())
         return rows
 

@@ -115,7 +115,7 @@ class Run(Result):
         for name in ("train_loss", "validation_loss"):
             here = table[name] == table[name]
             ax.plot(table["step"][here], table[name][here], label=name.replace("_", " "), **keywords)
-        return _labelled(ax, "step", "loss", legend=True)
+        return _labelled(ax, "step", "training and validation loss", legend=True)
 
 
 def train(task: str, recipe: "str | dict[str, Any] | PathLike[str]" = "mxfp4", *, seed: int = 1, steps: int = 0, set=None,
