@@ -243,16 +243,17 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
     }
     input.axes.push_back(std::move(axis));
   }
-  input.cost_columns = {{"overhead", "share", "step time above an ideal FP4 step with free quantisation"},
-                        {"quantisation_overhead", "share", "step time above the same recipe with free quantisation"},
-                        {"step_time_s", "s", "modelled time of a training step"},
-                        {"energy_j", "J", "modelled energy of a training step"},
-                        {"price", "USD", "rent of one accelerator for a training step"},
-                        {"points", "", "switched-on techniques, a point each (score of arXiv 2509.17791)"},
-                        {"fp4_share", "share", "multiply-adds in FP4, of all with attention and head"},
-                        {"weight_bits", "bits",
-                         "a weight with its share of a scale and a mask, under the recipe that the network is judged by, in "
-                         "layers that follow no rule"}};
+  input.cost_columns = {
+      {"overhead", "share", "step time above an ideal FP4 step with free quantisation"},
+      {"quantisation_overhead", "share", "step time above the same recipe with free quantisation"},
+      {"step_time_s", "s", "modelled time of a training step"},
+      {"energy_j", "J", "modelled energy of a training step"},
+      {"price", "USD", "rent of one accelerator for a training step"},
+      {"points", "", "switched-on techniques, a point each (score of arXiv 2509.17791)"},
+      {"fp4_share", "share", "multiply-adds in FP4, of all with attention and head"},
+      {"weight_bits", "bits",
+       "a weight with its share of a scale and a mask, under the recipe that the network is judged by, in "
+       "layers that follow no rule"}};
   for (const std::string& group : cost::cost_groups())
     input.cost_terms.push_back({group, group != "other" ? "" : cost::other_doc});
   input.quality_columns = quality_columns(results);
