@@ -398,6 +398,7 @@ TEST_CASE("a rate at which fp32 diverges, too, is worse by its divergence, and a
   for (const Effect& effect : attribute(study.results(), Metric::loss, {})) {
     INFO(effect.axis);
     CHECK(effect.comparison.summary.n == 0);
+    CHECK(std::isnan(effect.comparison.summary.mean));
     CHECK(effect.comparison.diverged == (effect.axis == "train.lr" ? 40 : 20));
     CHECK(effect.comparison.rival_diverged == (effect.axis == "train.lr" ? 0 : 20));
     CHECK(effect.comparison.verdict == (effect.axis == "train.lr" ? Verdict::worse : Verdict::undecided));

@@ -97,7 +97,9 @@ void judge_one(Comparison& comparison, double level) {
     high_at.push_back(d.high_at);
   }
   const std::vector<double> differences = means_of(comparison, mean_at);
-  const Summary& summary = comparison.summary = summarise(differences);
+  Summary& summary = comparison.summary = summarise(differences);
+  if (summary.n == 0) summary.mean = NAN;
+  if (summary.n < 2) summary.sd = NAN;
   const RunDivergence divergence = divergence_of(comparison, mean_at);
   comparison.diverged = divergence.mine;
   comparison.rival_diverged = divergence.theirs;

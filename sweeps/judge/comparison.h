@@ -25,7 +25,7 @@ struct Comparison {
   std::vector<Setting> settings;  // with the same seeds
   double delta = 0;               // the smallest difference that matters
   // Filled by judge(); negative means that `mine` is better.
-  Summary summary;                   // of the means over settings, by seed; its interval is that of this one alone
+  Summary summary;  // of the means over settings, by seed, its interval its own; NaN where no seed says it
   std::optional<Interval> interval;  // simultaneous: those of the whole family hold together
   double detectable = 0;             // smallest true difference found with 80 % power; infinite below three seeds
   size_t diverged = 0, rival_diverged = 0;  // runs, over all settings, at the rungs of the mean

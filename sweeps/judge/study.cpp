@@ -386,9 +386,9 @@ std::string study_csv(const StudyResult& result) {
   for (const StudyEffect& effect : result.effects) {
     const Comparison& c = effect.comparison;
     out += fmt::format("{},{},{},{},{},{},{},{},{:.6g},{},{},{},{},{}\n", csv_field(effect.group),
-                       csv_field(effect.name), effect.task, c.summary.n, known(c.summary.n > 0 ? c.summary.mean : NAN),
-                       end(c, &Interval::low), end(c, &Interval::high), known(c.detectable), c.delta, word(c.verdict),
-                       reason(effect), effect.rates_differ ? "differ" : "equal", c.diverged, c.rival_diverged);
+                       csv_field(effect.name), effect.task, c.summary.n, known(c.summary.mean), end(c, &Interval::low),
+                       end(c, &Interval::high), known(c.detectable), c.delta, word(c.verdict), reason(effect),
+                       effect.rates_differ ? "differ" : "equal", c.diverged, c.rival_diverged);
   }
   return out;
 }

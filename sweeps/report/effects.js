@@ -10,7 +10,8 @@ function effect_groups(task) {
   for (const row of named_rows('effects', words, ['mean', 'low', 'high', 'q10', 'q90', 'share'])) {
     const {axis: name, reference} = row;
     if (row.task !== task) continue;
-    if (!groups.has(name)) groups.set(name, {name, label: model.axis(name)?.label ?? name, reference, rows: [], without: []});
+    if (!groups.has(name))
+      groups.set(name, {name, label: model.axis(name)?.label ?? name, reference, rows: [], without: []});
     if (row.value === groups.get(name).reference) continue;
     if (Number.isFinite(row.mean)) groups.get(name).rows.push(row);
     else groups.get(name).without.push(`${row.value}: ${effect_word(row)}`);

@@ -155,7 +155,8 @@ function paint_summary() {
       .sort((i, j) => direction(x) * (x.mean[i] - x.mean[j]));
     cards.push(
       card(
-        (from === 'front' ? 'What the front costs' : 'What the best candidates cost') + (others.length ? ', baselines aside' : ''),
+        (from === 'front' ? 'What the front costs' : 'What the best candidates cost') +
+          (others.length ? ', baselines aside' : ''),
         own.length > 1
           ? `${value_text(x, x.mean[own[0]])} to ${value_text(x, x.mean[own.at(-1)])}`
           : value_text(x, x.mean[own[0]]),

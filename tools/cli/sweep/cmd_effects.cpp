@@ -66,7 +66,8 @@ std::map<std::string, std::vector<std::string>> conditions(const sweeps::Results
 std::vector<ReportComparison> comparisons_of(const sweeps::StudyResult& result) {
   std::vector<ReportComparison> rows;
   for (const sweeps::StudyEffect& effect : result.effects)
-    rows.push_back({effect.group, effect.name, effect.task, estimate(effect.comparison), effect.comparison.delta});
+    rows.push_back({effect.group, effect.name, effect.task,
+                    estimate(effect.comparison.summary.mean, effect.comparison.interval), effect.comparison.delta});
   return rows;
 }
 

@@ -31,7 +31,7 @@ std::vector<std::string> effect_row(const Effect& effect, bool grouped) {
   if (grouped) row.push_back(effect.group);
   row.push_back(effect.value);
   if (grouped) row.push_back(known("{:.3g}", effect.reference_gap));
-  row.push_back(known("{:+.2g}", comparison.summary.n == 0 ? NAN : mean));
+  row.push_back(known("{:+.2g}", mean));
   const double above = comparison.interval ? comparison.interval->high - mean : NAN,
                below = comparison.interval ? mean - comparison.interval->low : NAN;
   const bool leans = std::fabs(above - below) > 0.02 * (above + below);
@@ -63,10 +63,9 @@ sweeps::ResultTable effect_table(const std::vector<Effect>& effects) {
     const auto products = effect.products.value_or(std::pair<double, double>(NAN, NAN));
     constexpr auto low = &sweeps::Interval::low, high = &sweeps::Interval::high;
     sweeps::add_cells(table.rows.emplace_back(), effect.task, effect.axis, effect.value, effect.reference, effect.group,
-                      finite(comparison.summary.n > 0 ? comparison.summary.mean : NAN), end(held, low), end(held, high),
-                      finite(comparison.detectable), finite(effect.noise_floor), comparison.delta,
-                      word(comparison.verdict), effect.family, comparison.summary.n,
-                      finite(comparison.summary.n > 1 ? comparison.summary.sd : NAN), end(raw, low), end(raw, high),
+                      finite(comparison.summary.mean), end(held, low), end(held, high), finite(comparison.detectable),
+                      finite(effect.noise_floor), comparison.delta, word(comparison.verdict), effect.family,
+                      comparison.summary.n, finite(comparison.summary.sd), end(raw, low), end(raw, high),
                       finite(effect.reference_gap), effect.settings, comparison.diverged, comparison.rival_diverged,
                       effect.rates_differ, finite(effect.low_decile), finite(effect.high_decile),
                       finite(effect.same_sign), effect.weighted, finite(products.first), finite(products.second));

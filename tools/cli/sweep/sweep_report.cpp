@@ -163,7 +163,7 @@ ReportEffect effect_of(const sweeps::Effect& effect) {
           .axis = effect.axis,
           .value = effect.value,
           .reference = effect.reference,
-          .effect = estimate(effect.comparison),
+          .effect = estimate(effect.comparison.summary.mean, effect.comparison.interval),
           .q10 = effect.low_decile,
           .q90 = effect.high_decile,
           .share = effect.same_sign,
@@ -195,9 +195,6 @@ ReportEstimate estimate(double mean, const std::optional<sweeps::Interval>& inte
 }
 ReportEstimate estimate(const sweeps::Summary& summary) {
   return summary.n == 0 ? ReportEstimate{} : estimate(summary.mean, summary.interval);
-}
-ReportEstimate estimate(const sweeps::Comparison& comparison) {
-  return comparison.summary.n == 0 ? ReportEstimate{} : estimate(comparison.summary.mean, comparison.interval);
 }
 
 std::string reproduce_command(const sweeps::ConfigRecord& record) {

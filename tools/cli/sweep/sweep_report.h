@@ -14,7 +14,6 @@ ReportInput report_input(const SweepView& view, const std::vector<sweeps::Contex
 // A mean with its interval as a page shows it; a summary of nothing is unknown.
 ReportEstimate estimate(double mean, const std::optional<sweeps::Interval>& interval);
 ReportEstimate estimate(const sweeps::Summary& summary);
-ReportEstimate estimate(const sweeps::Comparison& comparison);
 
 // `fp4sim train ...` that repeats one run of this configuration; the word {seed} stands for the seed.
 std::string reproduce_command(const sweeps::ConfigRecord& record);
